@@ -1,0 +1,217 @@
+"""The commands: parse, call, print."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from repro import __version__
+from repro.case import Case, CaseError, case_files, case_folders, find_cases, read_case
+from repro.errors import ReproError
+from repro.outcome import Run
+
+INSTALLED_CASES = Path(__file__).parent / "cases"
+USAGE, INTERRUPTED = 2, 130
+_CASES_DIR = click.option(
+    "--cases-dir", "cases_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
+    help="Look for cases here too, after ./cases.",
+)  # fmt: skip
+
+
+def _folders(cases_dirs: Sequence[Path]) -> list[Path]:
+    return case_folders(cases_dirs, Path.cwd(), INSTALLED_CASES)
+
+
+def _redaction() -> Callable[[str], str]:
+    from repro.report.redact import Machine, redact
+
+    machine = Machine(str(Path.home()), getpass.getuser(), socket.gethostname())
+    return lambda text: redact(text, machine)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="repro")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def group(debug: bool) -> None:
+    """Run a torch.compile bug in many torch builds and say which compile stage raised it.
+
+    Exit codes: 0 what could be tested passed, 1 a case failed, 125 nothing could be tested,
+    2 usage, 130 interrupted.
+    """
+
+
+@group.command()
+@click.option("--case", "names", multiple=True, metavar="NAME",
+              help="A case by name, or the path of its file; every case where none is named.")  # fmt: skip
+@click.option("--build", "specs", multiple=True, metavar="SPEC",
+              help="current, latest, 2.12.1, 2.12, or the path of a Python; by default current "
+              "where this Python has torch, else latest.")  # fmt: skip
+@click.option("--device", type=click.Choice(["cpu", "cuda", "xpu", "mps"]),
+              help="The only device to use; by default the case's first that is there.")  # fmt: skip
+@click.option("--backend", "backends", multiple=True, metavar="NAME",
+              help="Compile with this backend instead of the case's.")  # fmt: skip
+@click.option("--repeat", type=click.IntRange(1), default=1, metavar="N", help="Run each N times.")
+@click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="S",
+              help="Seconds for one run; by default the case's.")  # fmt: skip
+@_CASES_DIR
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object (schema repro.run/1).")
+@click.option("--report", type=click.Path(path_type=Path, dir_okay=False, writable=True),
+              metavar="FILE", help="Write Markdown that can be pasted into a GitHub issue.")  # fmt: skip
+@click.pass_context
+def run(
+    context: click.Context,
+    names: Sequence[str],
+    specs: Sequence[str],
+    device: str | None,
+    backends: Sequence[str],
+    repeat: int,
+    timeout: float | None,
+    cases_dirs: Sequence[Path],
+    as_json: bool,
+    report: Path | None,
+) -> None:
+    """Run cases in torch builds and name the stage of each failure."""
+    from repro.builds import parse_spec
+    from repro.matrix import Plan, check_spec, default_specs, run_build
+    from repro.outcome import exit_code
+    from repro.report.live import Live
+    from repro.report.screen import console
+    from repro.runner import removed_variables
+    from repro.store import Store, cache_folder
+
+    cases = find_cases(names, _folders(cases_dirs))
+    builds = [check_spec(parse_spec(spec)) for spec in dict.fromkeys(specs)] or default_specs()
+    plan = Plan(cases, builds, tuple(dict.fromkeys(backends)), device, timeout, repeat)
+    narration = console(stderr=True)
+    if ignored := removed_variables(os.environ):
+        narration.print(f"not passed on to the runs: {', '.join(ignored)}")
+    store = Store(cache_folder())
+    runs: list[Run] = []
+    interrupted = False
+    with Live(narration, plan.size) as live:
+        try:
+            for spec in plan.specs:
+                for made in run_build(plan, spec, store, live.say):
+                    runs.append(made)
+                    live.step()
+        except KeyboardInterrupt:
+            interrupted = True
+    _publish(cases, runs, as_json, report)
+    if interrupted:
+        narration.print(f"interrupted after {len(runs)} of {plan.size} runs")
+        context.exit(INTERRUPTED)
+    context.exit(exit_code(runs))
+
+
+def _publish(
+    cases: Sequence[Case], runs: Sequence[Run], as_json: bool, report: Path | None
+) -> None:
+    """Print the runs, and write the report, with everything foreign redacted."""
+    from repro.report.as_json import runs_json
+    from repro.report.markdown import runs_markdown
+    from repro.report.screen import console, runs_view, show
+    from repro.report.words import mapped
+
+    clean = mapped(tuple(runs), _redaction())
+    if as_json:
+        click.echo(runs_json(clean))
+    elif clean:
+        show(console(), runs_view(clean))
+    if report is not None and clean:
+        try:
+            report.write_text(runs_markdown(cases, clean), encoding="utf-8")
+        except OSError as error:
+            raise ReproError(f"{report}: {error.strerror or error}") from None
+
+
+@group.command(name="list")
+@_CASES_DIR
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object (repro.list/1).")
+def list_cases(cases_dirs: Sequence[Path], as_json: bool) -> None:
+    """List the cases that can be found."""
+    from repro.report.as_json import cases_json
+    from repro.report.screen import cases_view, console, show
+
+    found: list[Case] = []
+    broken: list[CaseError] = []
+    for path in case_files(_folders(cases_dirs)).values():
+        try:
+            found.append(read_case(path))
+        except CaseError as error:
+            broken.append(error)
+    if as_json:
+        click.echo(cases_json(found))
+    else:
+        show(console(), cases_view(found))
+    for error in broken:
+        _complain(error)
+    if broken:
+        sys.exit(USAGE)
+
+
+@group.command()
+@click.argument("name")
+@click.option("--cases-dir", "folder", type=click.Path(path_type=Path, file_okay=False),
+              default=Path("cases"), metavar="DIR", show_default=True,
+              help="The folder that it is written to.")  # fmt: skip
+def new(name: str, folder: Path) -> None:
+    """Write a case that runs as it is, to be changed into yours."""
+    from repro.scaffold import write_case
+
+    path = write_case(name, folder)
+    click.echo(path)
+    where = "" if folder == Path("cases") else f" --cases-dir {folder}"
+    click.echo(f"try it: repro run --case {name}{where}", err=True)
+
+
+def _complain(error: ReproError) -> None:
+    click.echo(f"error: {error}", err=True)
+    if error.hint:
+        click.echo(f"hint: {error.hint}", err=True)
+
+
+def _terminated(*_: Any) -> None:
+    """SIGTERM ends like Ctrl-C, so that no child outlives it."""
+    raise KeyboardInterrupt
+
+
+def main() -> None:
+    """Entry point of the command `repro`."""
+    signal.signal(signal.SIGTERM, _terminated)
+    debug = "--debug" in sys.argv
+    try:
+        status = group.main(standalone_mode=False)
+    except click.exceptions.Abort:
+        click.echo("interrupted", err=True)
+        sys.exit(INTERRUPTED)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(USAGE)
+    except ReproError as error:
+        if debug:
+            raise
+        _complain(error)
+        sys.exit(USAGE)
+    except BrokenPipeError:
+        # Whoever read our output has left; nothing more can be said to them.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except Exception as error:  # noqa: BLE001 - the last resort, and it says how to see more
+        if debug:
+            raise
+        click.echo(f"error: internal: {type(error).__name__}: {error}", err=True)
+        click.echo("hint: repro --debug … shows where; please report it", err=True)
+        sys.exit(USAGE)
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+if __name__ == "__main__":
+    main()

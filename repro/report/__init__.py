@@ -1,0 +1,1 @@
+"""Outcomes to text: screen, JSON, Markdown. Pure; everything foreign passes `redact` once."""
