@@ -21,9 +21,13 @@ from repro.outcome import Run
 INSTALLED_CASES = Path(__file__).parent / "cases"
 USAGE, INTERRUPTED = 2, 130
 _CASES_DIR = click.option(
-    "--cases-dir", "cases_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
+    "--cases-dir",
+    "cases_dirs",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="DIR",
     help="Look for cases here too, after ./cases.",
-)  # fmt: skip
+)
 
 
 def _folders(cases_dirs: Sequence[Path]) -> list[Path]:
@@ -49,22 +53,48 @@ def group(debug: bool) -> None:
 
 
 @group.command()
-@click.option("--case", "names", multiple=True, metavar="NAME",
-              help="A case by name, or the path of its file; every case where none is named.")  # fmt: skip
-@click.option("--build", "specs", multiple=True, metavar="SPEC",
-              help="current, latest, 2.12.1, 2.12, or the path of a Python; by default current "
-              "where this Python has torch, else latest.")  # fmt: skip
-@click.option("--device", type=click.Choice(["cpu", "cuda", "xpu", "mps"]),
-              help="The only device to use; by default the case's first that is there.")  # fmt: skip
-@click.option("--backend", "backends", multiple=True, metavar="NAME",
-              help="Compile with this backend instead of the case's.")  # fmt: skip
+@click.option(
+    "--case",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="A case by name, or the path of its file; every case where none is named.",
+)
+@click.option(
+    "--build",
+    "specs",
+    multiple=True,
+    metavar="SPEC",
+    help="current, latest, 2.12.1, 2.12, or the path of a Python; by default current "
+    "where this Python has torch, else latest.",
+)
+@click.option(
+    "--device",
+    type=click.Choice(["cpu", "cuda", "xpu", "mps"]),
+    help="The only device to use; by default the case's first that is there.",
+)
+@click.option(
+    "--backend",
+    "backends",
+    multiple=True,
+    metavar="NAME",
+    help="Compile with this backend instead of the case's.",
+)
 @click.option("--repeat", type=click.IntRange(1), default=1, metavar="N", help="Run each N times.")
-@click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="S",
-              help="Seconds for one run; by default the case's.")  # fmt: skip
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, min_open=True),
+    metavar="S",
+    help="Seconds for one run; by default the case's.",
+)
 @_CASES_DIR
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object (schema repro.run/1).")
-@click.option("--report", type=click.Path(path_type=Path, dir_okay=False, writable=True),
-              metavar="FILE", help="Write Markdown that can be pasted into a GitHub issue.")  # fmt: skip
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path, dir_okay=False, writable=True),
+    metavar="FILE",
+    help="Write Markdown that can be pasted into a GitHub issue.",
+)
 @click.pass_context
 def run(
     context: click.Context,
@@ -151,17 +181,23 @@ def list_cases(cases_dirs: Sequence[Path], as_json: bool) -> None:
         click.echo(cases_json(found))
     else:
         show(console(), cases_view(found))
-    for error in broken:
-        _complain(error)
+    for complaint in broken:
+        _complain(complaint)
     if broken:
         sys.exit(USAGE)
 
 
 @group.command()
 @click.argument("name")
-@click.option("--cases-dir", "folder", type=click.Path(path_type=Path, file_okay=False),
-              default=Path("cases"), metavar="DIR", show_default=True,
-              help="The folder that it is written to.")  # fmt: skip
+@click.option(
+    "--cases-dir",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("cases"),
+    metavar="DIR",
+    show_default=True,
+    help="The folder that it is written to.",
+)
 def new(name: str, folder: Path) -> None:
     """Write a case that runs as it is, to be changed into yours."""
     from repro.scaffold import write_case
@@ -204,7 +240,7 @@ def main() -> None:
         # Whoever read our output has left; nothing more can be said to them.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except Exception as error:  # noqa: BLE001 - the last resort, and it says how to see more
+    except Exception as error:
         if debug:
             raise
         click.echo(f"error: internal: {type(error).__name__}: {error}", err=True)

@@ -1,3 +1,3 @@
-"""Run a torch.compile case in torch builds, each in its own environment, and say which stage failed."""
+"""Run a torch.compile case in torch builds and say which compile stage failed."""
 
 __version__ = "0.1.0"

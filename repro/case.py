@@ -98,15 +98,14 @@ class _Header:
         """An error that names file, line and key."""
         table, _, name = key.rpartition(".")
         inside = ""
-        for offset, line in enumerate(self.lines):
+        offset = 0
+        for number, line in enumerate(self.lines):
             if opened := re.match(r"\s*\[(.+?)\]\s*(#.*)?$", line):
                 inside = opened[1].replace(" ", "")
                 if inside == key:
-                    break
+                    offset = number
             elif re.match(rf"\s*[\"']?{re.escape(name)}[\"']?\s*=", line) and inside == table:
-                break
-        else:
-            offset = 0
+                offset = number
         return CaseError(f"{self.path}:{self._first + offset}: {key}: {problem}", hint)
 
     def typed(self, table: Mapping[str, Any], key: str, kind: type, what: str) -> Any:

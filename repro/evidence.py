@@ -193,7 +193,9 @@ def _first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
-def _from_exception(transcript: Transcript, event: Event, roots: Roots, root: str | None) -> Outcome:
+def _from_exception(
+    transcript: Transcript, event: Event, roots: Roots, root: str | None
+) -> Outcome:
     chain = read_chain(event, roots, root)
     innermost = chain[-1]
     verdict = classify_exception(chain, event["phases"], event["step"])
@@ -205,7 +207,7 @@ def _from_exception(transcript: Transcript, event: Event, roots: Roots, root: st
         reason, hint = environment_reason(chain, verdict.stage)
     elif kind is Kind.UNSUPPORTED:
         reason = f"the build refuses the case: {_first_line(innermost.message)}"
-    notes = ()
+    notes: tuple[str, ...] = ()
     phases = transcript.find("phases")
     if phases is not None and not phases["available"]:
         notes = ("this torch has no phase events; the stage rests on frames",)
@@ -251,9 +253,7 @@ def _from_wrong_result(transcript: Transcript, event: Event) -> Outcome:
     )
 
 
-def _from_silence(
-    transcript: Transcript, end: End, roots: Roots, root: str | None
-) -> Outcome:
+def _from_silence(transcript: Transcript, end: End, roots: Roots, root: str | None) -> Outcome:
     """The process said nothing more: it crashed, hung, left or was killed."""
     code = transcript.exit_code
     if code == end.cannot_write:
@@ -350,13 +350,13 @@ def _rank_outcome(transcript: Transcript, end: End, roots: Roots, root: str | No
     ):
         return _from_silence(transcript, end, roots, root)
     compiled, agreed = transcript.find("compiled"), transcript.find("agreed")
-    if compiled is not None and compiled["frames"] == 0:
+    if compiled is not None and compiled["graphs"] == 0:
         return _untestable(
             "dynamo_tracing",
-            "torch.compile compiled nothing of this case: every frame was skipped or disabled",
-            'set fullgraph = true under [tool.repro.compile] to see where torch gives up',
+            "torch.compile compiled nothing of this case: no graph was left to compile",
+            "set fullgraph = true under [tool.repro.compile] to see where torch gives up",
         )
-    notes = ()
+    notes: tuple[str, ...] = ()
     if agreed is not None and agreed["nondeterministic"]:
         notes = ("eager is not bitwise deterministic here, though within the tolerance",)
     return Outcome(Kind.PASS, notes=notes)
@@ -430,6 +430,4 @@ def seconds_of(ranks: Sequence[Transcript]) -> Seconds:
         ]
         return max(values, default=None)
 
-    return Seconds(
-        import_=slowest("torch"), eager=slowest("eager"), compile=slowest("compile")
-    )
+    return Seconds(import_=slowest("torch"), eager=slowest("eager"), compile=slowest("compile"))

@@ -1,7 +1,7 @@
 """Run one case under the torch of this interpreter and write down what happens.
 
 The only file of the harness that runs inside a build. It needs nothing but the standard library and
-torch (2.6 and newer), works on Python 3.9 and newer, and decides nothing: it writes events, one
+torch (2.6 and newer), works on Python 3.10 and newer, and decides nothing: it writes events, one
 JSON object a line, flushed one by one, so that a crash or a kill loses only what came after it.
 `repro.runner` starts it, `repro.evidence` reads the events, `repro.stages` names the stage.
 
@@ -26,7 +26,11 @@ import threading
 import time
 import traceback
 import unittest
+from types import ModuleType
+from typing import Any
 
+Config = dict[str, Any]
+Result = dict[str, Any]
 # The exit status that says: the events themselves could not be written (a full disk).
 CANNOT_WRITE = 97
 MESSAGE_LIMIT = 20_000
@@ -40,17 +44,17 @@ PHASES_ATTRIBUTE = "__repro_phases__"
 class Events:
     """The event file of this process. A forked child shares the descriptor but writes nothing."""
 
-    def __init__(self, path):
+    def __init__(self, path: str) -> None:
         self.descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self.pid = os.getpid()
         self.step = "start"
 
-    def begin(self, step):
+    def begin(self, step: str) -> None:
         """Enter a step of the run: import, case, eager, compile, compare, end."""
         self.step = step
         self.put("step", name=step)
 
-    def put(self, event, **fields):
+    def put(self, event: str, **fields: Any) -> None:
         """Append one event; `at` is Unix time in seconds."""
         if os.getpid() != self.pid:
             return
@@ -71,26 +75,26 @@ class Phases:
     the caller from the many that torch raises and swallows on its way.
     """
 
-    def __init__(self, events):
+    def __init__(self, events: Events) -> None:
         self.events = events
         self.local = threading.local()
-        self.frames_compiled = 0
+        self.graphs = 0
 
-    def install(self):
+    def install(self) -> bool:
         """Wrap the two methods. Returns whether this torch has them."""
         import torch._dynamo.utils as utils
 
         logger = getattr(utils, "ChromiumEventLogger", None)
         start = getattr(logger, "log_event_start", None)
         end = getattr(logger, "log_event_end", None)
-        if start is None or end is None:
+        if logger is None or start is None or end is None:
             return False
 
-        def log_event_start(this, event_name, *args, **kwargs):
+        def log_event_start(this: Any, event_name: str, *args: Any, **kwargs: Any) -> Any:
             self.started(event_name)
             return start(this, event_name, *args, **kwargs)
 
-        def log_event_end(this, event_name, *args, **kwargs):
+        def log_event_end(this: Any, event_name: str, *args: Any, **kwargs: Any) -> Any:
             self.ended(event_name)
             return end(this, event_name, *args, **kwargs)
 
@@ -98,18 +102,22 @@ class Phases:
         logger.log_event_end = log_event_end
         return True
 
-    def stack(self):
+    def stack(self) -> list[tuple[str, BaseException | None]]:
+        """Open phases of this thread, each with the exception that was being handled then."""
         if not hasattr(self.local, "stack"):
             self.local.stack = []
-        return self.local.stack
+        stack: list[tuple[str, BaseException | None]] = self.local.stack
+        return stack
 
-    def started(self, name):
-        if name == "entire_frame_compile":
-            self.frames_compiled += 1
+    def started(self, name: str) -> None:
+        """Note that a phase began."""
+        if name == "backend_compile":
+            self.graphs += 1
         self.stack().append((name, sys.exc_info()[1]))
         self.events.put("phase", name=name, open=True, thread=threading.get_ident())
 
-    def ended(self, name):
+    def ended(self, name: str) -> None:
+        """Note that a phase ended, and for an exception that leaves it, where it came from."""
         stack = self.stack()
         at = next((i for i in reversed(range(len(stack))) if stack[i][0] == name), None)
         if at is not None:
@@ -120,20 +128,20 @@ class Phases:
         self.events.put("phase", name=name, open=False, thread=threading.get_ident())
 
 
-def remember(exception, phases):
+def remember(exception: BaseException, phases: list[str]) -> None:
     """Note on the exception the phases in which it was first seen; later calls change nothing."""
     if getattr(exception, PHASES_ATTRIBUTE, None) is None:
         with contextlib.suppress(AttributeError, TypeError):  # a class that refuses attributes
             setattr(exception, PHASES_ATTRIBUTE, phases)
 
 
-def qualified_name(cls):
+def qualified_name(cls: type) -> str:
     """`AssertionError`, `torch._inductor.exc.InductorError`."""
     module = getattr(cls, "__module__", "builtins")
     return cls.__qualname__ if module == "builtins" else f"{module}.{cls.__qualname__}"
 
 
-def wraps_its_context(exception):
+def wraps_its_context(exception: BaseException) -> bool:
     """Whether `__context__` is what this exception stands for, although `from None` hides it.
 
     So do torch's wrappers (InductorError, LoweringException, TorchRuntimeError,
@@ -147,9 +155,9 @@ def wraps_its_context(exception):
     )
 
 
-def chain_of(exception):
+def chain_of(exception: BaseException | None) -> list[BaseException]:
     """The exceptions that stand for one another, outermost first."""
-    chain = []
+    chain: list[BaseException] = []
     while exception is not None and all(exception is not other for other in chain):
         chain.append(exception)
         inner = getattr(exception, "inner_exception", None)
@@ -158,10 +166,12 @@ def chain_of(exception):
         if inner is None and wraps_its_context(exception):
             inner = exception.__context__
         exception = inner
+        if type(chain[-1]).__name__.endswith("CompileError"):
+            break  # its text is the compiler's output; the cause only says that a process failed
     return chain
 
 
-def text_of(exception):
+def text_of(exception: BaseException) -> str:
     """`str(exception)`, bounded; a class whose `__str__` fails gets a sentence instead."""
     try:
         text = str(exception)
@@ -173,7 +183,7 @@ def text_of(exception):
     return text
 
 
-def frames_of(exception):
+def frames_of(exception: BaseException) -> list[list[Any]]:
     """`[file, line, function]` of the exception's own traceback, outermost first, bounded."""
     frames = [
         [frame.f_code.co_filename, line, frame.f_code.co_name]
@@ -185,7 +195,7 @@ def frames_of(exception):
     return frames
 
 
-def described(exception):
+def described(exception: BaseException) -> dict[str, Any]:
     """One exception of the chain, as the host reads it."""
     return {
         "type": qualified_name(type(exception)),
@@ -195,7 +205,7 @@ def described(exception):
     }
 
 
-def report_exception(events, exception):
+def report_exception(events: Events, exception: BaseException) -> None:
     """Write the chain and the phases of its deepest exception that has some."""
     chain = chain_of(exception)
     phases = [getattr(link, PHASES_ATTRIBUTE, None) for link in chain]
@@ -208,14 +218,15 @@ def report_exception(events, exception):
     traceback.print_exception(type(exception), exception, exception.__traceback__)
 
 
-def die_with_parent():
-    """Ask Linux to end this process with the one that started it, so that nothing outlives a kill."""
+def die_with_parent() -> None:
+    """Ask Linux to end this process with its parent, so that nothing outlives a kill."""
     if sys.platform == "linux":
         pr_set_pdeathsig, sigkill = 1, 9
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, sigkill)
 
 
-def import_torch(events):
+def import_torch(events: Events) -> None:
+    """Import torch and write down what it says of itself."""
     began = time.perf_counter()
     import torch
 
@@ -233,7 +244,7 @@ def import_torch(events):
     )
 
 
-def device_count(kind):
+def device_count(kind: str) -> int:
     """How many devices of a kind this process can use; a CPU serves any number of ranks."""
     import torch
 
@@ -242,10 +253,10 @@ def device_count(kind):
     module = getattr(torch, kind, None) or getattr(torch.backends, kind, None)
     if module is None or not module.is_available():
         return 0
-    return module.device_count() if hasattr(module, "device_count") else 1
+    return int(module.device_count()) if hasattr(module, "device_count") else 1
 
 
-def choose_device(config):
+def choose_device(config: Config) -> Any:
     """The first wanted device kind that serves every rank, or None."""
     import torch
 
@@ -258,10 +269,12 @@ def choose_device(config):
     return None
 
 
-def load_case(config):
+def load_case(config: Config) -> ModuleType:
     """Import the case file under a name that can shadow no module."""
     name = "case_" + config["case"]
     spec = importlib.util.spec_from_file_location(name, config["path"])
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
@@ -272,7 +285,9 @@ class Mismatch(Exception):
     """Two results that should be the same are not."""
 
 
-def call(function, module, case, config, device, seed):
+def call(
+    function: Any, module: Any, case: ModuleType, config: Config, device: Any, seed: int
+) -> Result:
     """One call, with backward where the case asks for it.
 
     Returns what is compared: the output, the arguments after the call (an op may write into them)
@@ -287,7 +302,7 @@ def call(function, module, case, config, device, seed):
     if isinstance(module, torch.nn.Module):
         module.zero_grad(set_to_none=True)
     output = function(*args)
-    result = {"output": output, "arguments": args, "gradients": {}}
+    result: Result = {"output": output, "arguments": args, "gradients": {}}
     if config["backward"]:
         wanted = [
             leaf
@@ -318,7 +333,7 @@ def call(function, module, case, config, device, seed):
     return result
 
 
-def compare_tree(what, expected, actual, exact=False):
+def compare_tree(what: str, expected: Any, actual: Any, exact: bool = False) -> None:
     """Raise `Mismatch` unless structure is equal and tensors are close.
 
     Tolerances are those of `torch.testing.assert_close` for the dtype. Leaves that are no tensors
@@ -331,7 +346,7 @@ def compare_tree(what, expected, actual, exact=False):
     actual_leaves, actual_spec = _pytree.tree_flatten(actual)
     if expected_spec != actual_spec:
         raise Mismatch(f"{what}: eager gives {expected_spec}, compiled gives {actual_spec}")
-    for i, (one, other) in enumerate(zip(expected_leaves, actual_leaves)):
+    for i, (one, other) in enumerate(zip(expected_leaves, actual_leaves, strict=True)):
         if type(one) is not type(other):
             raise Mismatch(
                 f"{what}, leaf {i}: eager gives a {qualified_name(type(one))}, "
@@ -343,12 +358,13 @@ def compare_tree(what, expected, actual, exact=False):
                 torch.testing.assert_close(other, one, equal_nan=True, **tolerance)
             except AssertionError as error:
                 raise Mismatch(f"{what}, leaf {i}: {error}") from None
-        elif isinstance(one, (bool, int, float, str, bytes, type(None))) and one != other:
-            if one == one or other == other:  # two NaNs are the same result
+        elif isinstance(one, (bool, int, float, str, bytes)):
+            both_nan = one != one and other != other
+            if one != other and not both_nan:
                 raise Mismatch(f"{what}, leaf {i}: eager gives {one!r}, compiled gives {other!r}")
 
 
-def compare(case, expected, actual, exact=False):
+def compare(case: ModuleType, expected: Result, actual: Result, exact: bool = False) -> None:
     """Compare two results of `call` by the case's own `check`, else leaf by leaf."""
     check = getattr(case, "check", None)
     if check is not None and not exact:
@@ -364,7 +380,7 @@ def compare(case, expected, actual, exact=False):
     compare_tree("gradients", expected["gradients"], actual["gradients"], exact)
 
 
-def agree(case, expected, actual, exact=False):
+def agree(case: ModuleType, expected: Result, actual: Result, exact: bool = False) -> str | None:
     """None where two results agree, else the sentence that says how they differ."""
     try:
         compare(case, expected, actual, exact)
@@ -373,13 +389,13 @@ def agree(case, expected, actual, exact=False):
     return None
 
 
-def reference(case, model, config, device):
+def reference(case: ModuleType, model: Any, config: Config, device: Any) -> list[Result]:
     """Eager results for every seed, from a copy of the model that nothing else uses."""
     module = copy.deepcopy(model) if hasattr(model, "parameters") else model
     return [call(module, module, case, config, device, seed) for seed in SEEDS]
 
 
-def probe(config, events):
+def probe(config: Config, events: Events) -> None:
     """The whole run of one process. What goes wrong is raised to `main` or written as an event."""
     events.begin("import")
     import_torch(events)
@@ -400,8 +416,10 @@ def probe(config, events):
     expected = reference(case, model, config, device)
     again = reference(case, model, config, device)
     events.put("seconds", name="eager", seconds=time.perf_counter() - began)
-    unsteady = [agree(case, one, other) for one, other in zip(expected, again)]
-    exact = [agree(case, one, other, exact=True) for one, other in zip(expected, again)]
+    unsteady = [agree(case, one, other) for one, other in zip(expected, again, strict=True)]
+    exact = [
+        agree(case, one, other, exact=True) for one, other in zip(expected, again, strict=True)
+    ]
 
     events.begin("compile")
     began = time.perf_counter()
@@ -413,9 +431,9 @@ def probe(config, events):
     events.put("seconds", name="compile", seconds=time.perf_counter() - began)
 
     events.begin("compare")
-    counters = torch._dynamo.utils.counters["frames"]
-    events.put("compiled", frames=max(phases.frames_compiled, counters.get("ok", 0)))
-    for seed, one, other, eager_differs in zip(SEEDS, expected, actual, unsteady):
+    graphs = torch._dynamo.utils.counters["stats"].get("unique_graphs", 0)
+    events.put("compiled", graphs=max(phases.graphs, graphs))
+    for seed, one, other, eager_differs in zip(SEEDS, expected, actual, unsteady, strict=True):
         difference = agree(case, one, other)
         if difference is not None or eager_differs is not None:
             events.put(
@@ -425,7 +443,7 @@ def probe(config, events):
     events.put("agreed", nondeterministic=any(found is not None for found in exact))
 
 
-def run_rank(config, events):
+def run_rank(config: Config, events: Events) -> int:
     """Probe, then leave: the exit status tells `torch.distributed.run` whether others may go on."""
     try:
         probe(config, events)
@@ -444,14 +462,14 @@ def run_rank(config, events):
     return 0
 
 
-def end_process_group():
+def end_process_group() -> None:
     """Leave the process group that the case made; torch warns at exit where nobody does."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         distributed.destroy_process_group()
 
 
-def launch_ranks(config, config_path, events):
+def launch_ranks(config: Config, config_path: str, events: Events) -> int:
     """Start one process a rank and write down how each that failed came to its end."""
     events.begin("import")
     import torch.distributed.run as torchrun
@@ -469,7 +487,7 @@ def launch_ranks(config, config_path, events):
     return 0
 
 
-def main(config_path):
+def main(config_path: str) -> int:
     """Entry point; returns the exit status."""
     # Before Python 3.11 nothing else keeps this file's neighbours off the import path.
     here = os.path.dirname(os.path.abspath(__file__))

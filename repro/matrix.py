@@ -50,7 +50,7 @@ class Plan:
 
 
 def default_specs() -> list[Spec]:
-    """`current` where this interpreter has torch, else `latest`. torch is looked for, not imported."""
+    """`current` where this interpreter has torch (looked for, not imported), else `latest`."""
     return [parse_spec("current" if importlib.util.find_spec("torch") else "latest")]
 
 

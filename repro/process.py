@@ -196,7 +196,8 @@ def run(
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
-    assert child.stdout is not None and child.stderr is not None
+    assert child.stdout is not None
+    assert child.stderr is not None
     tree = _Tree(child.pid, mark)
     readers = _Reader(child.stdout), _Reader(child.stderr)
     timed_out = False

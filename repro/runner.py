@@ -114,7 +114,9 @@ def guest_config(request: Request, scratch: Path, deadline: float) -> dict[str, 
     }
 
 
-def _transcripts(folder: Path, ended: Ended, ranks: int) -> tuple[list[Transcript], Transcript | None]:
+def _transcripts(
+    folder: Path, ended: Ended, ranks: int
+) -> tuple[list[Transcript], Transcript | None]:
     def read(name: str, rank: int | None, code: int | None) -> Transcript | None:
         files = {kind: folder / f"{name}.{kind}" for kind in ("jsonl", "crash", "stacks")}
         if not files["jsonl"].exists():

@@ -91,7 +91,7 @@ _INDUCTOR = (
 # where frames say nothing, the first stage holds if the phase is marked with `default`.
 _PHASES: tuple[tuple[str, tuple[str, ...], bool], ...] = (
     (r"build_guards", ("dynamo_guards",), True),
-    (r"entire_frame_compile|compile_attempt_\d+|_compile\.compile_inner", _DYNAMO, True),
+    (r"dynamo|entire_frame_compile|compile_attempt_\d+|_compile\.compile_inner", _DYNAMO, True),
     (r"bytecode_tracing|fullgraph_capture|invoke_subgraph_trace", _DYNAMO, True),
     (r"_recursive_pre_grad_passes|pass\.pre_grad_passes\..*", ("pre_grad_passes",), True),
     (r"backend_compile|entire_backward_compile", ("pre_grad_passes", *_AOT, *_INDUCTOR), False),
@@ -135,7 +135,7 @@ _PHASES: tuple[tuple[str, tuple[str, ...], bool], ...] = (
     (r"cudagraphify.*", ("cudagraphs",), True),
     (
         r"inductor_compile|fx_codegen_and_compile|compile_fx_inner"
-        r"|compile_fx\.<locals>\.(fw|bw)_compiler_base|GraphLowering\.compile_to_(fn|module)",
+        r"|compile_fx\.<locals>\.(fw|bw)_compiler_base|GraphLowering\.compile_to_(fn|module)|code_gen",
         _INDUCTOR,
         False,
     ),
@@ -144,11 +144,16 @@ _PASS_PHASE = re.compile(r"pass\.\w+\.(?P<name>.+)")
 _BACKWARD_PHASE = "entire_backward_compile"
 
 
-def stages_of_phase(name: str) -> tuple[tuple[str, ...], bool]:
-    """The stages that a phase can stand for, and whether the first holds without further evidence."""
-    for pattern, stages, default in _PHASES:
-        if re.fullmatch(pattern, name):
-            return stages, default
+def stages_of_phases(phases: Sequence[str]) -> tuple[tuple[str, ...], bool]:
+    """The stages that open phases can stand for, and whether the first holds without more evidence.
+
+    The innermost phase that is known decides: torch adds names at every release, most of them for
+    a part of a phase that has its own (`TritonBundler.collect`, `gc`).
+    """
+    for name in reversed(phases):
+        for pattern, stages, default in _PHASES:
+            if re.fullmatch(pattern, name):
+                return stages, default
     return (), False
 
 
@@ -174,9 +179,17 @@ _OWNERS: tuple[tuple[str | None, str, str], ...] = (
         "torch/_inductor/cpp_builder.py",
         r"get_cpp_compiler|check_compiler_exist_windows|check_msvc_cl_language_id",
     ),
-    ("dynamo_guards", "torch/_dynamo/guards.py", r"__init__|build_guards|check|CheckFunctionManager"),
+    (
+        "dynamo_guards",
+        "torch/_dynamo/guards.py",
+        r"__init__|build_guards|check|CheckFunctionManager",
+    ),
     ("dynamo_guards", "torch/_dynamo/convert_frame.py", r"build_guards"),
-    ("dynamo_fake_tensor", "torch/_dynamo/utils.py", r"get_fake_value|wrap_fake_exception|run_node"),
+    (
+        "dynamo_fake_tensor",
+        "torch/_dynamo/utils.py",
+        r"get_fake_value|wrap_fake_exception|run_node",
+    ),
     ("dynamo_fake_tensor", "torch/_dynamo/variables/builder.py", r"wrap_to_fake_tensor_and_record"),
     ("dynamo_tracing", "torch/_dynamo/symbolic_convert.py", r".*"),
     ("dynamo_tracing", "torch/_dynamo/side_effects.py", r".*"),
@@ -328,7 +341,12 @@ _ENVIRONMENT: tuple[tuple[str, str, str, str], ...] = (
     (r".*\.Triton(Missing|UnavailableError)", r"", "inductor finds no working triton", _TRITON),
     (r".*", r"Cannot find a working triton", "inductor finds no working triton", _TRITON),
     (r".*\.GPUTooOldForTriton", r"", "the GPU is too old for triton", "use --device cpu"),
-    (r".*", r"too old to be supported by the triton", "the GPU is too old for triton", "use --device cpu"),
+    (
+        r".*",
+        r"too old to be supported by the triton",
+        "the GPU is too old for triton",
+        "use --device cpu",
+    ),
     (
         r".*",
         r"No working C\+\+ compiler found|InvalidCxxCompiler|Compiler: \S+ is not found",
@@ -497,8 +515,8 @@ def classify_exception(
     by_frames = stage_of_frames(chain)
     if by_frames == "environment":
         return Verdict("environment", Evidence.FRAMES)
-    if phases:
-        stages, default = stages_of_phase(phases[-1])
+    stages, default = stages_of_phases(phases)
+    if stages:
         name = pass_of_phases(phases)
         if len(stages) == 1:
             return Verdict(stages[0], Evidence.PHASE, side, name)
@@ -527,7 +545,7 @@ def classify_end(open_phases: Sequence[str], step: str, compiled: bool) -> Verdi
     if step in ("case", "eager"):
         return Verdict("eager_reference", Evidence.PROCESS)
     if open_phases:
-        stages, default = stages_of_phase(open_phases[-1])
+        stages, default = stages_of_phases(open_phases)
         side = Side.BACKWARD if _BACKWARD_PHASE in open_phases else Side.FORWARD
         if stages and (default or len(stages) == 1):
             return Verdict(stages[0], Evidence.PHASE, side, pass_of_phases(open_phases))

@@ -1,4 +1,4 @@
-"""Environments on disk, each with exactly one build: made whole or not at all, checked before use."""
+"""Environments on disk, each with exactly one build: whole or absent, checked before use."""
 
 from __future__ import annotations
 
@@ -156,9 +156,7 @@ class Store:
             os.rename(aside, final)
         finally:
             shutil.rmtree(aside, ignore_errors=True)
-        return Environment(
-            final / "bin" / "python", environment.version, environment.git_version
-        )
+        return Environment(final / "bin" / "python", environment.version, environment.git_version)
 
     def _sweep(self, final: Path) -> None:
         """Remove what a killed install or a broken environment left; the lock is held."""

@@ -71,7 +71,11 @@ def _complaint(log: str) -> _Complaint:
     for complaint in _COMPLAINTS:
         if re.search(complaint.pattern, text):
             return complaint
-    lines = [line.strip(" ×╰─▶│├") for line in log.splitlines() if line.strip()]
+    lines = [
+        line.lstrip(" \u00d7\u2570\u2500\u25b6\u2502\u251c")
+        for line in log.splitlines()
+        if line.strip()
+    ]
     return _Complaint("", f"uv failed: {lines[0] if lines else 'without a word'}", "see the log")
 
 

@@ -1,4 +1,4 @@
-"""Runs as a person reads them in a terminal, or in a file: there nothing wraps and nothing is coloured."""
+"""Runs as a person reads them: in a terminal, or plain and unwrapped in a file."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _table(*headings: str) -> Table:
 
 
 def runs_view(runs: Sequence[Run]) -> Group:
-    """The table, failures grouped by stage in pipeline order, then a sentence a case, then hints."""
+    """The table (failures by stage in pipeline order), then a sentence a case, then hints."""
     table = _table("outcome", "stage", "case", "build", "device", "time", "what")
     before = None
     many_backends = len({run.backend for run in runs}) > 1

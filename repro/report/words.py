@@ -34,7 +34,8 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
 def in_order(runs: Iterable[Run]) -> list[Run]:
     """Failures by stage in pipeline order, then what could not be tested, unsupported, passes."""
     return sorted(
-        runs, key=lambda run: (_KINDS.index(run.outcome.kind), ORDER.get(run.outcome.stage or "", 0))
+        runs,
+        key=lambda run: (_KINDS.index(run.outcome.kind), ORDER.get(run.outcome.stage or "", 0)),
     )
 
 
