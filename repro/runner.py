@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from repro import guest
+from repro import guest, toolchain
 from repro.builds import Spec
 from repro.case import Case
 from repro.evidence import (
@@ -26,7 +26,7 @@ from repro.evidence import (
 )
 from repro.outcome import BuildInfo, Evidence, How, Kind, Outcome, Run
 from repro.process import Ended, run, signal_name
-from repro.store import Environment
+from repro.store import Environment, cache_folder
 
 GUEST = Path(guest.__file__).resolve()
 # The order in which torch's own CompilerBisector climbs; the last rung is the run itself.
@@ -137,15 +137,22 @@ def _transcripts(
     return [rank for rank in found if rank is not None], launcher
 
 
-def _log(ended: Ended, ranks: list[Transcript]) -> str:
-    """Everything that was printed or dumped, each part under its name."""
+def _log(ended: Ended, ranks: list[Transcript], roots: Roots) -> str:
+    """Everything that was printed or dumped, each part under its name, without our own folders."""
     parts = [("stderr", ended.stderr.text), ("stdout", ended.stdout.text)]
     for transcript in ranks:
         where = "" if transcript.rank is None else f" of rank {transcript.rank}"
         parts.append((f"crash{where}", transcript.crash))
         if ended.timed_out:
             parts.append((f"stacks{where}", transcript.stacks))
-    return "\n".join(f"--- {name} ---\n{text.strip()}\n" for name, text in parts if text.strip())
+    log = "\n".join(f"--- {name} ---\n{text.strip()}\n" for name, text in parts if text.strip())
+    for path, name in (
+        (roots.scratch, "<scratch>"),
+        (roots.guest, "<repro>/guest.py"),
+        (roots.case, f"<case>/{Path(roots.case).name}"),
+    ):
+        log = log.replace(path, name)
+    return log
 
 
 def probe(request: Request, environment: Environment) -> Run:
@@ -160,6 +167,8 @@ def probe(request: Request, environment: Environment) -> Run:
         scratch = Path(made).resolve()
         for name in ("tmp", "events", "work"):
             (scratch / name).mkdir()
+        kept = cache_folder() / "toolchain"
+        toolchain.seed(kept, scratch)
         config = scratch / "config.json"
         deadline = time.time() + request.limit
         config.write_text(json.dumps(guest_config(request, scratch, deadline)), encoding="utf-8")
@@ -184,7 +193,9 @@ def probe(request: Request, environment: Environment) -> Run:
         )
         roots = Roots(str(scratch), str(request.case.path), str(GUEST))
         outcome = judge(ranks, launcher, end, roots)
-        log = _log(ended, ranks).replace(str(scratch), "<scratch>")
+        if outcome.kind is Kind.PASS:
+            toolchain.harvest(kept, scratch)
+        log = _log(ended, ranks, roots)
     info = build_info(request.spec.text, ranks)
     if info.version is None:
         info = replace(info, version=environment.version, git_version=environment.git_version)

@@ -407,7 +407,7 @@ _UNSUPPORTED_AT_LOAD: tuple[tuple[str, str], ...] = (
 )
 # Where neither phases nor frames say anything.
 _MESSAGES: tuple[tuple[str, str, str], ...] = (
-    ("dynamo_guards", r".*\.FailOnRecompileLimitHit|.*\.RecompileError", r""),
+    ("dynamo_guards", r".*\.(FailOnRecompileLimitHit|RecompileLimitExceeded|RecompileError)", r""),
     ("dynamo_guards", r".*\.ConstraintViolationError", r""),
     ("dynamo_guards", r".*", r"Guard failed on the same frame it was created"),
     ("autotuning", r".*\.NoValidChoicesError", r""),

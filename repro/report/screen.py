@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from repro.case import Case
 from repro.outcome import Kind, Run
 from repro.report.words import build_words, in_order, ladder_words, place, sentences, what
+from repro.stages import TITLE
 
 _STYLES = {
     Kind.PASS: "green",
@@ -49,34 +51,44 @@ def _seconds(run: Run) -> str:
 def _table(*headings: str) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for heading in headings:
-        table.add_column(heading, overflow="fold", no_wrap=heading not in ("what", "title"))
+        table.add_column(heading, overflow="fold", no_wrap=heading != "title")
     return table
 
 
+def _details(run: Run) -> list[str]:
+    outcome = run.outcome
+    lines = [what(outcome), place(outcome), ladder_words(outcome)]
+    if outcome.kind is Kind.FAIL:
+        lines += outcome.notes
+    return [line for line in lines if line]
+
+
 def runs_view(runs: Sequence[Run]) -> Group:
-    """The table (failures by stage in pipeline order), then a sentence a case, then hints."""
-    table = _table("outcome", "stage", "case", "build", "device", "time", "what")
-    before = None
+    """Failures by stage in pipeline order, then the rest, then a sentence a case, then hints."""
+    ordered = in_order(runs)
     many_backends = len({run.backend for run in runs}) > 1
-    for run in in_order(runs):
-        outcome = run.outcome
-        group = (outcome.kind, outcome.stage)
-        same = group == before
-        before = group
-        lines = [what(outcome), place(outcome), ladder_words(outcome)]
-        if outcome.kind is Kind.FAIL:
-            lines += outcome.notes
-        backend = f" {run.backend}" if many_backends else ""
-        table.add_row(
-            Text("" if same else outcome.kind, style=_STYLES[outcome.kind]),
-            Text("" if same else outcome.stage or ""),
-            Text(run.case),
-            Text(build_words(run)),
-            Text((run.device or "") + backend),
-            Text(_seconds(run)),
-            Text("\n".join(line for line in lines if line)),
+    rows = [
+        (
+            run.case,
+            build_words(run),
+            (run.device or "") + (f" {run.backend}" if many_backends else ""),
+            _seconds(run).rjust(8),
         )
-    parts: list[RenderableType] = [table, Text("")]
+        for run in ordered
+    ]
+    widths = [max((len(row[column]) for row in rows), default=0) for column in range(4)]
+    parts: list[RenderableType] = []
+    before = None
+    for run, row in zip(ordered, rows, strict=True):
+        kind, stage = run.outcome.kind, run.outcome.stage
+        if (kind, stage) != before:
+            heading = f"{kind} at {stage}: {TITLE[stage]}" if stage in TITLE else str(kind)
+            parts.append(Text(heading, style=_STYLES[kind]))
+            before = (kind, stage)
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        parts.append(Text("  " + "  ".join(cells).rstrip()))
+        parts += [Padding(Text(line), (0, 0, 0, 6), expand=False) for line in _details(run)]
+    parts.append(Text(""))
     parts += [Text(sentence) for sentence in sentences(runs)]
     for hint in dict.fromkeys(run.outcome.hint for run in runs if run.outcome.hint):
         parts.append(Text(f"hint: {hint}"))

@@ -68,7 +68,7 @@ def what(outcome: Outcome) -> str:
     inside = f" ({', '.join(extra)})" if extra else ""
     if outcome.exceptions:
         name = outcome.exceptions[-1].rpartition(".")[2]
-        return f"{name}{where}{inside}: {first_line(outcome.message)}"
+        return f"{name}{where}{inside}: {first_line(outcome.message)}".rstrip(": ")
     return f"{first_line(outcome.message)}{where}{inside}"
 
 

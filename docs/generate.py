@@ -1,0 +1,28 @@
+"""Write docs/reference.md from the commands' own help: `python docs/generate.py`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from repro.cli import group
+
+REFERENCE = Path(__file__).parent / "reference.md"
+
+
+def reference() -> str:
+    """The reference page: the help of every command, as it is printed at 100 columns."""
+    parts = ["# Reference", "", "Written by `python docs/generate.py` from `--help`.", ""]
+    settings: dict[str, Any] = {**group.context_settings, "terminal_width": 100}
+    context = click.Context(group, info_name="repro", **settings)
+    for name, command in [("", group), *sorted(group.commands.items())]:
+        inner = click.Context(command, context, info_name=name, **settings) if name else context
+        title = f"repro {name}".strip()
+        parts += [f"## {title}", "", "```", command.get_help(inner), "```", ""]
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    REFERENCE.write_text(reference(), encoding="utf-8")

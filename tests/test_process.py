@@ -1,0 +1,200 @@
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from repro.process import HEAD_BYTES, TAIL_BYTES, Captured, Ended, run, signal_name
+
+
+def python(code: str, folder: Path, *arguments: str, timeout: float = 30.0) -> Ended:
+    return run(
+        [sys.executable, "-S", "-c", code, *arguments],
+        environment={"PATH": os.environ["PATH"]},
+        folder=folder,
+        timeout=timeout,
+    )
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def started(folder: Path, count: int = 1) -> list[int]:
+    """The processes that wrote their number into the folder, once all of them have."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        found = [int(path.name) for path in folder.iterdir() if path.name.isdigit()]
+        if len(found) >= count:
+            return found
+        time.sleep(0.02)
+    raise AssertionError("no process has started")
+
+
+# Starts sleepers of every kind that may outlive its parent, each of which leaves its number.
+SLEEPERS = """
+import os, signal, subprocess, sys, time
+def sleep(): open(str(os.getpid()), "w").close(); time.sleep(60)
+def child(body):
+    if os.fork() == 0:
+        try: body()
+        finally: os._exit(0)
+def deaf(): signal.signal(signal.SIGTERM, signal.SIG_IGN); sleep()
+def own_session(): os.setsid(); sleep()
+def orphan(): os.setsid(); child(sleep)
+for body in (sleep, deaf, own_session, orphan): child(body)
+while sum(name.isdigit() for name in os.listdir(".")) < 4: time.sleep(0.01)
+"""
+
+
+def test_exit_status_and_both_streams(tmp_path):
+    code = "import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)"
+    ended = python(code, tmp_path)
+    assert (ended.exit_code, ended.timed_out, ended.memory_kill) == (3, False, False)
+    assert (ended.stdout.text, ended.stderr.text) == ("out\n", "err\n")
+    assert ended.signal_name is None
+    assert 0 < ended.seconds < 10
+
+
+def test_folder_environment_and_input_are_those_given(tmp_path):
+    code = "import os, sys; print(os.getcwd(), os.environ.get('HOME'), repr(sys.stdin.read()))"
+    assert python(code, tmp_path).stdout.text == f"{tmp_path} None ''\n"
+
+
+def test_no_shell_is_involved(tmp_path):
+    code = "import sys; print(sys.argv[1])"
+    assert python(code, tmp_path, "$HOME; *").stdout.text == "$HOME; *\n"
+
+
+def test_a_signal_is_named(tmp_path):
+    ended = python("import os; os.kill(os.getpid(), 11)", tmp_path)
+    assert (ended.exit_code, ended.signal_name, ended.timed_out) == (-11, "SIGSEGV", False)
+
+
+def test_names_of_signals():
+    assert signal_name(signal.SIGKILL) == "SIGKILL"
+    assert signal_name(250) == "signal 250"
+
+
+def test_a_program_that_is_not_there(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        run([tmp_path / "none"], environment={}, folder=tmp_path, timeout=5)
+
+
+def test_a_file_that_is_no_program(tmp_path):
+    path = tmp_path / "text"
+    path.write_text("hello")
+    with pytest.raises(PermissionError):
+        run([path], environment={}, folder=tmp_path, timeout=5)
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(OSError, match="nowhere"):
+        python("", tmp_path / "nowhere")
+
+
+def test_long_output_keeps_its_two_ends(tmp_path):
+    code = (
+        "import os\n"
+        "def put(data):\n"
+        "    while data: data = data[os.write(1, data):]\n"
+        "put(b'begin')\n"
+        "for _ in range(50): put(b'x' * 2**20)\n"
+        "put(b'end')"
+    )
+    kept = python(code, tmp_path).stdout
+    assert kept.total == 50 * 2**20 + 8
+    assert kept.head.startswith(b"begin")
+    assert kept.tail.endswith(b"end")
+    assert (len(kept.head), len(kept.tail)) == (HEAD_BYTES, TAIL_BYTES)
+    assert f"[... {kept.total - HEAD_BYTES - TAIL_BYTES} bytes left out ...]" in kept.text
+
+
+@pytest.mark.parametrize("extra", [0, 1, TAIL_BYTES, TAIL_BYTES + 1])
+def test_output_at_the_bound_is_whole_or_says_what_is_missing(tmp_path, extra):
+    size = HEAD_BYTES + extra
+    kept = python(f"import os; os.write(1, b'x' * {size})", tmp_path).stdout
+    assert kept.total == size
+    assert ("left out" in kept.text) is (extra > TAIL_BYTES)
+    assert kept.text.count("x") == min(size, HEAD_BYTES + TAIL_BYTES)
+
+
+def test_bytes_that_are_no_utf8_are_shown(tmp_path):
+    code = r"import os; os.write(1, b'a\xff\xe2\x82z'); os.write(2, 'é'.encode())"
+    ended = python(code, tmp_path)
+    assert ended.stdout.text == "a\\xff\\xe2\\x82z"
+    assert ended.stderr.text == "é"
+
+
+def test_a_character_that_is_cut_at_the_bound_loses_no_byte():
+    kept = Captured(b"a\xe2\x82", b"\xac!", 10)
+    assert kept.text == "a\\xe2\\x82\n[... 5 bytes left out ...]\n\\xac!"
+
+
+def test_a_time_out_ends_the_whole_tree(tmp_path):
+    began = time.monotonic()
+    ended = python(SLEEPERS + "deaf()", tmp_path, timeout=2.0)
+    assert time.monotonic() - began < 12
+    assert ended.timed_out
+    assert (ended.exit_code, ended.signal_name) == (-9, "SIGKILL")
+    assert not ended.memory_kill
+    pids = started(tmp_path, 5)
+    assert all(is_gone(pid) for pid in pids)
+
+
+def test_what_a_finished_process_left_running_is_ended(tmp_path):
+    ended = python(SLEEPERS + "print('bye', flush=True); os._exit(0)", tmp_path)
+    assert (ended.exit_code, ended.timed_out, ended.stdout.text) == (0, False, "bye\n")
+    assert all(is_gone(pid) for pid in started(tmp_path, 4))
+    assert ended.seconds < 15
+
+
+def test_nothing_outlives_an_interrupt(tmp_path):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 1.5)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            python(SLEEPERS + "sleep()", tmp_path)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert all(is_gone(pid) for pid in started(tmp_path, 5))
+
+
+def test_processes_of_others_are_left_alone(tmp_path):
+    marked = {"REPRO_PROCESS": "another run", "PATH": os.environ["PATH"]}
+    other = psutil.Popen([sys.executable, "-c", "import time; time.sleep(60)"], env=marked)
+    try:
+        python("", tmp_path)
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
+
+
+def test_a_tree_that_keeps_forking_is_ended(tmp_path):
+    code = """
+import os, time
+open(str(os.getpid()), "w").close()
+while True:
+    if os.fork(): os._exit(0)
+    os.setsid() if os.getpid() != os.getsid(0) else None
+    time.sleep(0.05)
+"""
+    ended = python(code, tmp_path, timeout=1.0)
+    assert ended.exit_code == 0
+    time.sleep(0.3)
+    mine = str(tmp_path)
+    left = [p for p in psutil.process_iter(["cwd"]) if p.info["cwd"] == mine]
+    for process in left:
+        process.kill()
+    assert not left
