@@ -38,8 +38,8 @@ UNDERSTOOD = (
     "current, latest, a release (2.12.1), a series (2.12, its newest patch), "
     "or the path of a Python executable or virtual environment"
 )
-_SERIES = re.compile(r"\d+\.\d+")
-_RELEASE = re.compile(r"\d+\.\d+\.\d+")
+_SERIES = re.compile(r"[0-9]+\.[0-9]+")
+_RELEASE = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
 
 
 def parse_spec(text: str) -> Spec:
@@ -56,7 +56,10 @@ def parse_spec(text: str) -> Spec:
     if _SERIES.fullmatch(word):
         return Spec(text, SpecKind.SERIES, word)
     if "/" in word or word.startswith("~"):
-        return Spec(text, SpecKind.PATH, str(Path(word).expanduser()))
+        try:
+            return Spec(text, SpecKind.PATH, str(Path(word).expanduser()))
+        except RuntimeError:
+            raise ReproError(f"{text!r}: no such home folder", "name the whole path") from None
     raise ReproError(f"{text!r} names no build", f"understood: {UNDERSTOOD}")
 
 

@@ -18,6 +18,7 @@ from repro.errors import ReproError
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 DEVICES = ("cpu", "cuda", "xpu", "mps")
 DEFAULT_TIMEOUT = 300.0
+LONGEST_TIMEOUT = 7 * 24 * 3600.0
 # The regular expression of the inline script metadata specification (PEP 723).
 _BLOCK = re.compile(
     r"^# /// (?P<type>[a-zA-Z0-9-]+)[ \t]*\r?$\n(?P<content>(?:^#(?:| .*)\r?$\n)+)^# ///[ \t]*\r?$",
@@ -84,7 +85,8 @@ class _Header:
             line = source[: blocks[1].start()].count("\n") + 1
             raise CaseError(f"{path}:{line}: a second '# /// script' block; a case has one")
         self._first = source[: blocks[0].start("content")].count("\n") + 1
-        lines = blocks[0]["content"].splitlines()
+        # Not splitlines(): to TOML the other line separators are ordinary characters.
+        lines = [line.removesuffix("\r") for line in blocks[0]["content"].split("\n")[:-1]]
         self.lines = [line[2:] if line.startswith("# ") else line[1:] for line in lines]
         try:
             self.table = tomllib.loads("\n".join(self.lines))
@@ -93,6 +95,8 @@ class _Header:
             line = self._first + int(place[1]) - 1 if place else self._first + len(self.lines) - 1
             what = re.sub(r" \(at .*\)$", "", str(error))
             raise CaseError(f"{path}:{line}: the header is no valid TOML: {what}") from None
+        except (ValueError, RecursionError) as error:  # a number or a nesting beyond its limits
+            raise CaseError(f"{path}:{self._first}: the header is no valid TOML: {error}") from None
 
     def error(self, key: str, problem: str, hint: str | None = None) -> CaseError:
         """An error that names file, line and key."""
@@ -125,8 +129,9 @@ def _torch_versions(header: _Header) -> SpecifierSet:
         try:
             requirement = Requirement(str(text))
         except (InvalidRequirement, InvalidSpecifier) as error:
-            raise header.error("dependencies", f"{text!r} is no requirement: {error}") from None
-        if requirement.name != "torch":
+            why = str(error).partition("\n")[0]
+            raise header.error("dependencies", f"{text!r} is no requirement: {why}") from None
+        if requirement.name.lower() != "torch":
             raise header.error(
                 "dependencies",
                 f"{text!r}: a case may need torch and the standard library alone",
@@ -170,9 +175,11 @@ def parse_case(path: Path, source: str) -> Case:
     if not 1 <= ranks <= 64:
         raise header.error("tool.repro.ranks", f"must be from 1 to 64, not {ranks}")
     timeout = header.typed(table, "tool.repro.timeout", (int, float), "a number of seconds")  # type: ignore[arg-type]
-    timeout = DEFAULT_TIMEOUT if timeout is None else float(timeout)
-    if not 0 < timeout < float("inf"):
-        raise header.error("tool.repro.timeout", f"must be above 0 seconds, not {timeout:g}")
+    timeout = DEFAULT_TIMEOUT if timeout is None else timeout
+    if not 0 < timeout <= LONGEST_TIMEOUT:
+        raise header.error(
+            "tool.repro.timeout", f"must be above 0 and at most {LONGEST_TIMEOUT:g} seconds"
+        )
     options = header.typed(table, "tool.repro.compile", dict, "a table") or {}
     for key in options:
         if key not in _COMPILE_KEYS:
@@ -188,7 +195,7 @@ def parse_case(path: Path, source: str) -> Case:
         issue=header.typed(table, "tool.repro.issue", str, "text"),
         devices=tuple(devices),
         ranks=ranks,
-        timeout=timeout,
+        timeout=float(timeout),
         backward=bool(header.typed(table, "tool.repro.backward", bool, "true or false")),
         compile=options,
         torch=_torch_versions(header),

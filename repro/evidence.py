@@ -22,6 +22,8 @@ from repro.stages import (
 
 Event = Mapping[str, Any]
 FRAMES_KEPT = 12
+# How torch.distributed.run ends the other ranks when one has failed: SIGTERM, then SIGKILL.
+_ENDED_BY_LAUNCHER = (-15, -9)
 _PYTHON_LIBRARY = re.compile(r".*/(?:site-packages|dist-packages)/|.*/lib/(?=python3\.\d+/)")
 _DUMPED_FRAME = re.compile(r'\s+File "(?P<file>.+)", line (?P<line>\d+|\?\?\?) in (?P<function>.+)')
 
@@ -277,7 +279,8 @@ def _from_silence(transcript: Transcript, end: End, roots: Roots, root: str | No
     frames = dumped_frames(transcript.stacks if end.timed_out else transcript.crash, roots, root)
     if transcript.step not in ("start", "import", "launch", "case", "eager"):
         verdict = _refined(verdict, frames)
-    name = end.signal_names.get(-code) if code is not None and code < 0 else None
+    ended_by = code if code is not None and not end.timed_out else 0  # else it was we who ended it
+    name = end.signal_names.get(-ended_by) if ended_by < 0 else None
     if end.timed_out:
         how, what = How.TIMEOUT, f"no end after {end.timeout:g} s"
     elif name is not None:
@@ -368,14 +371,16 @@ def judge(
     """One outcome for a probe.
 
     Of several ranks the one that failed first counts: what the others raise when a peer is gone is
-    a consequence. On a time-out it is the rank that fell silent first. A rank that was ended by
-    the launcher because another failed (SIGTERM) counts only where nothing else is known.
+    a consequence. On a time-out it is a rank that raised, else the one that fell silent first. A
+    rank that the launcher ended because another failed counts only where nothing else is known.
     """
     root = _torch_root(ranks)
     if launcher is not None:
         ended = launcher.find("ranks_ended")
         codes = {int(rank): code for rank, code in (ended or {}).get("exit_codes", {}).items()}
-        ranks = [replace(rank, exit_code=codes.get(rank.rank or 0)) for rank in ranks]
+        ranks = [_with_code(rank, codes, end) for rank in ranks]
+        if not end.timed_out and any(_told(rank) for rank in ranks):
+            ranks = [rank for rank in ranks if _told(rank) or rank.find("done")]
     if not ranks:
         silent = launcher or Transcript(None, (), exit_code=end.exit_code)
         if event := silent.find("raised"):
@@ -388,13 +393,37 @@ def judge(
                 return outcome
     failed = [pair for pair in outcomes if pair[1].kind is Kind.FAIL]
     if not failed:
+        if launcher is not None and launcher.find("done") is None:
+            return _from_silence(launcher, end, roots, root)
         return outcomes[0][1]
-    told = [pair for pair in failed if pair[0].exit_code != -15 or pair[0].find("raised")]
-    return min(told or failed, key=lambda pair: _failed_at(pair[0]))[1]
+    if end.timed_out:
+        raised = [pair for pair in failed if _raised(pair[0])]
+        failed = raised or [pair for pair in failed if pair[0].find("done") is None] or failed
+    return min(failed, key=lambda pair: _failed_at(pair[0]))[1]
+
+
+def _told(rank: Transcript) -> bool:
+    """Whether the rank came to an end of its own, not one that the launcher gave it."""
+    events = ("raised", "wrong_result", "skip", "no_device")
+    ended = rank.exit_code not in (None, 0, *_ENDED_BY_LAUNCHER)
+    return ended or any(rank.find(name) for name in events)
+
+
+def _with_code(rank: Transcript, codes: Mapping[int, int], end: End) -> Transcript:
+    """The rank with its exit status. torchrun up to 2.10 names only the ranks that failed by
+    themselves: one that it does not name had passed or was ended after another failed."""
+    code = codes.get(rank.rank or 0)
+    if code is None and codes and not end.timed_out:
+        code = 0 if rank.find("done") else _ENDED_BY_LAUNCHER[0]
+    return replace(rank, exit_code=code)
+
+
+def _raised(transcript: Transcript) -> Event | None:
+    return transcript.find("raised") or transcript.find("wrong_result")
 
 
 def _failed_at(transcript: Transcript) -> float:
-    event = transcript.find("raised") or transcript.find("wrong_result")
+    event = _raised(transcript)
     return float(event["at"]) if event else transcript.last_heard
 
 

@@ -156,7 +156,8 @@ class _Tree:
             alive = [process for process in alive if _runs(process)]
             if not alive or time.monotonic() > deadline:
                 return
-            psutil.wait_procs(alive, timeout=0.2)
+            # Not psutil.wait_procs: it would take the exit status of our own child.
+            time.sleep(0.02)
 
 
 def _runs(process: psutil.Process) -> bool:
@@ -196,12 +197,12 @@ def run(
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
-    assert child.stdout is not None
-    assert child.stderr is not None
     tree = _Tree(child.pid, mark)
-    readers = _Reader(child.stdout), _Reader(child.stderr)
     timed_out = False
     try:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        readers = _Reader(child.stdout), _Reader(child.stderr)
         while child.poll() is None:
             left = began + timeout - time.monotonic()
             if left <= 0:

@@ -276,13 +276,18 @@ _OWNERS: tuple[tuple[str | None, str, str], ...] = (
         "_functorch/_aot_autograd/runtime_wrappers.py",
         r"runtime_wrapper|process_runtime_tangent|_runtime_wrapper",
     ),
-    ("dynamo_guards", "torch/_dynamo/convert_frame.py", r"_compile"),
     (None, "torch/_dynamo/output_graph.py", r"_?call_user_compiler"),
     ("runtime", "torch/autograd/graph.py", r"_engine_run_backward"),
 )
 # Read only where no owner was found: a log that shows its last frames alone.
 _HINTS: tuple[tuple[str, str, str], ...] = (
     ("environment", "torch/_inductor/scheduler.py", r"get_backend"),
+    # Dynamo, passes and lowering trace with it too, but then their own frames are further out.
+    (
+        "aot_joint_trace",
+        "torch/fx/experimental/proxy_tensor.py",
+        r"dispatch_trace|proxy_call|maybe_handle_decomp",
+    ),
     ("inductor_codegen", "torch/_inductor/codegen/", r".*"),
     ("inductor_lowering", "torch/_inductor/lowering.py", r".*"),
     ("inductor_lowering", "torch/_inductor/kernel/", r".*"),
@@ -310,24 +315,41 @@ def frames_outwards(chain: Sequence[Raised]) -> Iterator[Frame]:
         yield from reversed(raised.frames)
 
 
+# `_compile` is on the stack of everything that Dynamo does; what it raises itself is the limit.
+_INNERMOST = (("dynamo_guards", "torch/_dynamo/convert_frame.py", r"_compile"),)
+_INDUCTOR_ERROR = "torch._inductor.exc.InductorError"
+
+
 def stage_of_frames(chain: Sequence[Raised]) -> str | None:
     """The stage that owns the innermost telling frame, None where no frame tells."""
+    innermost = next(frames_outwards(chain), None)
+    if innermost is not None and (found := _owner(innermost, _INNERMOST)) is not None:
+        return found[0]
     for table in (_OWNERS, _HINTS):
         for frame in frames_outwards(chain):
             found = _owner(frame, table)
             if found is not None:
-                if found[0] is None:
-                    return None
-                return found[0]
+                # InductorError is raised around the compile alone (2.7 and newer), so what is
+                # on the stack further out is not where it came from.
+                outside = found[0] == "runtime" and any(_INDUCTOR_ERROR in r.type for r in chain)
+                return None if outside else found[0]
     return None
+
+
+_BACKWARD_FRAMES = (
+    ("runtime_wrappers.py", r"_backward_impl|process_runtime_tangent"),
+    ("torch/autograd/graph.py", r"_engine_run_backward"),
+    ("torch/_dynamo/backends/common.py", r"_wrapped_bw_compiler"),
+    ("torch/_inductor/compile_fx.py", r"bw_compiler(_base)?"),
+)
 
 
 def side_of(chain: Sequence[Raised], phases: Sequence[str]) -> Side:
     """Backward where the backward compile is open or autograd's engine is on the stack."""
     backward = _BACKWARD_PHASE in phases or any(
-        (f.file.endswith("runtime_wrappers.py") and f.function == "_backward_impl")
-        or (f.file.endswith("torch/autograd/graph.py") and f.function == "_engine_run_backward")
+        f.file.endswith(file) and re.fullmatch(functions, f.function)
         for f in frames_outwards(chain)
+        for file, functions in _BACKWARD_FRAMES
     )
     return Side.BACKWARD if backward else Side.FORWARD
 
@@ -411,6 +433,13 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("dynamo_guards", r".*\.ConstraintViolationError", r""),
     ("dynamo_guards", r".*", r"Guard failed on the same frame it was created"),
     ("autotuning", r".*\.NoValidChoicesError", r""),
+    # A wrapper's text begins with the class that it wraps.
+    ("autotuning", r".*", r"\bNoValidChoicesError: "),
+    ("kernel_compile", r".*", r"^(backend='\w+' raised:\n)?(CppCompileError|SubprocException): "),
+    ("inductor_lowering", r".*", r"^(backend='\w+' raised:\n)?LoweringException: "),
+    # Operations (2.5 and newer) are looked up by name in the scheduler alone.
+    ("inductor_scheduling", r".*", r"^(KeyError: )?'op\d+'$"),
+    ("dynamo_tracing", r".*\.UnsafeScriptObjectError", r"access unregistered member"),
     ("inductor_lowering", r".*\.(LoweringException|MissingOperatorWith(out)?Decomp)", r""),
     ("kernel_compile", r".*\.(CppCompileError|CUDACompileError|XPUCompileError)", r""),
     ("kernel_compile", r".*\.SubprocException|.*\.BrokenProcessPool", r""),
@@ -520,8 +549,9 @@ def classify_exception(
         name = pass_of_phases(phases)
         if len(stages) == 1:
             return Verdict(stages[0], Evidence.PHASE, side, name)
-        if by_frames in stages:
-            return Verdict(by_frames, Evidence.PHASE, side, name)
+        for within in (by_frames, _by_message(chain)):
+            if within in stages:
+                return Verdict(within, Evidence.PHASE, side, name)
         if default:
             return Verdict(stages[0], Evidence.PHASE, side, name)
     if by_frames is not None:
@@ -557,7 +587,7 @@ def classify_end(open_phases: Sequence[str], step: str, compiled: bool) -> Verdi
 
 _NORMAL: tuple[tuple[str, str], ...] = (
     (r"0x[0-9a-fA-F]+", "0xN"),
-    (r"(?:/[\w.+@-]+)+/([\w.+@-]+)", r"\1"),
+    (r"(?:/+[\w.+@-]+)+/+([\w.+@-]+)", r"\1"),
     (r"\b__main__\.|\bcase_\w+?\.", ""),
     (r"\b(buf|op|arg|primals_|tangents_|s|u)\d+(_\d+)?\b", r"\1N"),
     (r"\b\d+(\.\d+)?\b", "N"),
@@ -568,9 +598,17 @@ _NORMAL: tuple[tuple[str, str], ...] = (
 def normalised_line(message: str) -> str:
     """The first line that says something, without what changes from run to run."""
     line = next((part.strip() for part in message.splitlines() if part.strip()), "")
-    for pattern, replacement in _NORMAL:
-        line = re.sub(pattern, replacement, line)
-    return line[:200].strip()
+    return _normal(_normal(line)[:200].strip())
+
+
+def _normal(line: str) -> str:
+    """Until nothing changes any more: one replacement can make room for another."""
+    before = None
+    while line != before:
+        before = line
+        for pattern, replacement in _NORMAL:
+            line = re.sub(pattern, replacement, line)
+    return line
 
 
 def signature(stage: str, exception: str | None, function: str | None, message: str | None) -> str:

@@ -110,7 +110,7 @@ class Store:
         try:
             record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
             there = read_version(folder / record["version_file"])
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError, TypeError):
             return None
         python = folder / "bin" / "python"
         if there != (record["version"], record["git_version"]) or not python.exists():
@@ -171,8 +171,11 @@ class Store:
         files = list(aside.glob("lib/python*/site-packages/torch/version.py"))
         if not files:
             raise uv.InstallError("the install brought no torch", "see the log", "")
-        version, commit = read_version(files[0])
-        if version.partition("+")[0] != wanted.partition("+")[0]:
+        try:
+            version, commit = read_version(files[0])
+        except ValueError as error:
+            raise uv.InstallError(str(error), "name another build", "") from error
+        if version != wanted and version.partition("+")[0] != wanted:
             raise uv.InstallError(
                 f"asked for torch {wanted}, but torch {version} was installed",
                 "this is a fault of the index; name another build",

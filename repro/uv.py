@@ -45,6 +45,16 @@ _COMPLAINTS = (
         "point REPRO_CACHE_DIR and UV_CACHE_DIR at folders of yours",
     ),
     _Complaint(
+        r"network was disabled",
+        "uv may not use the network and has none of it in its cache",
+        "unset UV_OFFLINE, then run it again",
+    ),
+    _Complaint(
+        r"HTTP status client error|\b40[134] ",
+        "the package index refuses",
+        "look at uv's index settings and their credentials",
+    ),
+    _Complaint(
         r"error sending request|[Ff]ailed to fetch|Failed to download|dns error|timed out"
         r"|client error|connection|Could not connect|Network is unreachable|tunneling",
         "the package index cannot be reached",
@@ -71,9 +81,10 @@ def _complaint(log: str) -> _Complaint:
     for complaint in _COMPLAINTS:
         if re.search(complaint.pattern, text):
             return complaint
+    told = re.search(r"^\s*(?:error:|\u00d7).*", log, re.MULTILINE | re.DOTALL)
     lines = [
         line.lstrip(" \u00d7\u2570\u2500\u25b6\u2502\u251c")
-        for line in log.splitlines()
+        for line in (told[0] if told else log).splitlines()
         if line.strip()
     ]
     return _Complaint("", f"uv failed: {lines[0] if lines else 'without a word'}", "see the log")

@@ -139,13 +139,25 @@ def test_a_character_that_is_cut_at_the_bound_loses_no_byte():
 
 def test_a_time_out_ends_the_whole_tree(tmp_path):
     began = time.monotonic()
-    ended = python(SLEEPERS + "deaf()", tmp_path, timeout=2.0)
+    ended = python(SLEEPERS + "deaf()", tmp_path, timeout=1.5)
     assert time.monotonic() - began < 12
     assert ended.timed_out
     assert (ended.exit_code, ended.signal_name) == (-9, "SIGKILL")
     assert not ended.memory_kill
     pids = started(tmp_path, 5)
     assert all(is_gone(pid) for pid in pids)
+
+
+def test_the_status_of_a_process_that_takes_long_to_die_is_its_own(tmp_path, monkeypatch):
+    """Whoever else waits for it takes the status away; with much memory there is time to."""
+
+    def refuse(group, number):
+        raise PermissionError
+
+    monkeypatch.setattr(os, "killpg", refuse)  # so that it is killed one by one, and last
+    code = "x = b'x' * (256 * 2**20); import time; time.sleep(60)"
+    ended = python(code, tmp_path, timeout=1.0)
+    assert (ended.timed_out, ended.exit_code) == (True, -9)
 
 
 def test_what_a_finished_process_left_running_is_ended(tmp_path):
@@ -160,7 +172,7 @@ def test_nothing_outlives_an_interrupt(tmp_path):
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, 1.5)
+    signal.setitimer(signal.ITIMER_REAL, 1.2)
     try:
         with pytest.raises(KeyboardInterrupt):
             python(SLEEPERS + "sleep()", tmp_path)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import re
+import shlex
 from collections.abc import Sequence
 
 from repro import __version__
@@ -12,6 +14,8 @@ from repro.report.words import build_words, in_order, ladder_words, sentences, w
 
 # GitHub refuses an issue body above this many characters.
 LIMIT = 65_536
+# What stands in a line; the log has the rest.
+SPAN_LIMIT = 500
 _LOG_STEPS = (20_000, 8_000, 3_000, 1_000, 0)
 
 
@@ -24,7 +28,10 @@ def fenced(text: str, language: str = "") -> str:
 
 def span(text: str) -> str:
     """A code span in one line, safe in a table cell too."""
-    line = re.sub(r"\s+", " ", text).strip().replace("|", "\\|")
+    line = re.sub(r"\s+", " ", text).strip()
+    line = f"{line[:SPAN_LIMIT]} [...]" if len(line) > SPAN_LIMIT else line
+    # A pipe after a backslash would end the cell: GitHub reads two backslashes as one.
+    line = re.sub(r"\\(?=\|)", r"\\ ", line).replace("|", "\\|")
     if not line:
         return ""
     longest = max((len(run) for run in re.findall(r"`+", line)), default=0)
@@ -41,6 +48,11 @@ def _shortened(text: str, limit: int) -> str:
     half = limit // 2
     left_out = len(text) - 2 * half
     return f"{text[:half]}\n[... {left_out} characters left out ...]\n{text[-half:]}"
+
+
+def _bare(text: str) -> str:
+    """One line inside HTML, where Markdown's own code spans mean nothing."""
+    return html.escape(re.sub(r"\s+", " ", text)).replace("@", "&#64;")
 
 
 def _folded(title: str, body: str) -> str:
@@ -85,12 +97,16 @@ def _table(runs: Sequence[Run]) -> str:
 
 def _reproduce(cases: Sequence[Case], runs: Sequence[Run]) -> str:
     worst = in_order(runs)[0]
-    version = (worst.build.version or worst.build.spec).partition("+")[0]
-    lines = [f"pip install torch=={version} numpy setuptools"]
+    version = (worst.build.version or "").partition("+")[0]
+    lines = [f"pip install torch{'==' if version else ''}{version} numpy setuptools"]
     lines += [f"python {case.name}.py" for case in cases]
     builds = dict.fromkeys(run.build.spec for run in runs)
     tool = " ".join(
-        ["repro run", *(f"--case {case.name}" for case in cases), *(f"--build {b}" for b in builds)]
+        [
+            "repro run",
+            *(f"--case {case.name}" for case in cases),
+            *(f"--build {shlex.quote(b)}" for b in builds),
+        ]
     )
     return "\n\n".join(
         (fenced("\n".join(lines), "sh"), f"or with torch-compile-repro {__version__}:",
@@ -99,14 +115,18 @@ def _reproduce(cases: Sequence[Case], runs: Sequence[Run]) -> str:
 
 
 def _compose(cases: Sequence[Case], runs: Sequence[Run], log_limit: int) -> str:
-    parts = [f"# {' / '.join(span(case.title) for case in cases)}", *sentences(runs), _table(runs)]
+    parts = [
+        f"# {' / '.join(span(case.title) for case in cases)}",
+        *sentences(runs, lambda run: span(build_words(run))),
+        _table(runs),
+    ]
     failures = [run for run in in_order(runs) if run.outcome.kind is Kind.FAIL]
     if failures:
         parts += ["## Error logs", *(_failure(run, log_limit) for run in failures)]
     others = [run for run in in_order(runs) if run.outcome.kind is Kind.UNTESTABLE and run.log]
     parts += [
         _folded(
-            f"Log of {span(run.case)} in {span(build_words(run))}, untestable",
+            _bare(f"Log of {run.case} in {build_words(run)}, untestable"),
             fenced(_shortened(run.log, log_limit)),
         )
         for run in others

@@ -68,7 +68,9 @@ def what(outcome: Outcome) -> str:
     inside = f" ({', '.join(extra)})" if extra else ""
     if outcome.exceptions:
         name = outcome.exceptions[-1].rpartition(".")[2]
-        return f"{name}{where}{inside}: {first_line(outcome.message)}".rstrip(": ")
+        return f"{name}{where}{inside}" + (
+            f": {line}" if (line := first_line(outcome.message)) else ""
+        )
     return f"{first_line(outcome.message)}{where}{inside}"
 
 
@@ -91,7 +93,7 @@ def _listed(words: Sequence[str]) -> str:
     return ", ".join(dict.fromkeys(words))
 
 
-def sentences(runs: Sequence[Run]) -> list[str]:
+def sentences(runs: Sequence[Run], named: Callable[[Run], str] = build_words) -> list[str]:
     """One sentence a case that says where it fails, with which stage, and where it does not."""
     said = []
     for case in dict.fromkeys(run.case for run in runs):
@@ -99,14 +101,14 @@ def sentences(runs: Sequence[Run]) -> list[str]:
         mine = [run for run in in_order(runs) if run.case == case]
         failed = [run for run in mine if run.outcome.kind is Kind.FAIL]
         for stage in dict.fromkeys(run.outcome.stage for run in failed):
-            builds = _listed([build_words(r) for r in failed if r.outcome.stage == stage])
+            builds = _listed([named(r) for r in failed if r.outcome.stage == stage])
             parts.append(f"fails in {builds} at {stage}")
         for kind, words in (
             (Kind.PASS, "passes in"),
             (Kind.UNSUPPORTED, "is not supported by"),
             (Kind.UNTESTABLE, "could not be tested in"),
         ):
-            builds = _listed([build_words(run) for run in mine if run.outcome.kind is kind])
+            builds = _listed([named(run) for run in mine if run.outcome.kind is kind])
             if builds:
                 parts.append(f"{words} {builds}")
         said.append(f"{case} {'; '.join(parts)}.")

@@ -1,0 +1,96 @@
+"""What the folders promise: nothing hides the standard library, and `--help` is quick."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+GUEST = ROOT / "repro" / "guest.py"
+
+
+def python(*arguments: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+@pytest.mark.parametrize("module", ["random", "bisect", "statistics", "heapq"])
+def test_the_standard_library_is_not_hidden_at_the_root(module):
+    done = python("-c", f"import {module}; print({module}.__file__)")
+    assert not Path(done.stdout.strip()).is_relative_to(ROOT)
+
+
+def test_the_standard_library_is_not_hidden_from_a_script_at_the_root():
+    code = "import sys, runpy; sys.path[0] = '.'; import random; runpy.run_path('cli.py')"
+    python("-c", code)
+
+
+def imported(*arguments: str) -> set[str]:
+    """The top-level modules that `python -m repro ARGUMENTS` imports."""
+    done = python("-X", "importtime", "-m", "repro", *arguments)
+    lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
+    assert len(lines) > 50
+    return {line.rpartition("|")[2].strip().partition(".")[0] for line in lines}
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("run", "--help"), ("--version",), ("list",)])
+def test_what_asks_for_little_imports_neither_torch_nor_git(arguments):
+    assert imported(*arguments).isdisjoint({"torch", "git", "gitdb", "numpy", "uv"})
+
+
+def test_help_names_the_commands():
+    done = python("-m", "repro", "--help")
+    for command in ("run", "list", "new"):
+        assert f"\n  {command} " in done.stdout
+
+
+def test_the_guest_imports_the_standard_library_alone():
+    tree = ast.parse(GUEST.read_text(encoding="utf-8"))
+    names = set()
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0
+            names.add(node.module.partition(".")[0])
+    assert names
+    assert names <= sys.stdlib_module_names
+
+
+def test_the_guest_imports_nothing_but_torch_later_either():
+    names = set()
+    for node in ast.walk(ast.parse(GUEST.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names.add((node.module or "repro").partition(".")[0])
+    assert names - sys.stdlib_module_names == {"torch"}
+
+
+def test_the_guest_is_python_3_10():
+    ast.parse(GUEST.read_text(encoding="utf-8"), feature_version=(3, 10))
+
+
+def test_the_host_never_imports_torch():
+    for path in (ROOT / "repro").glob("**/*.py"):
+        if path.name == "guest.py" or {"cases", "data"} & set(path.parts):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            assert not [name for name in names if name.partition(".")[0] == "torch"], path
+
+
+def test_the_links_lead_to_what_they_name():
+    assert (ROOT / "repro" / "cases").resolve() == ROOT / "cases"
+    assert (ROOT / "repro" / "cli.py").resolve() == ROOT / "cli.py"
+    for folder in ("bisect", "cases"):
+        assert not (ROOT / folder / "__init__.py").exists()
