@@ -167,6 +167,17 @@ def dumped_frames(dump: str, roots: Roots, torch_root: str | None) -> tuple[Fram
     )
 
 
+# Dynamo's way to raise Unsupported, under a name that changed twice (2.7, 2.10); who called it says
+# more and keeps the signature the same over releases.
+_RAISERS = ("unimplemented", "unimplemented_v2")
+
+
+def raising_function(frames: Sequence[Frame]) -> str | None:
+    """The function that raised, without helpers that only raise; None without frames."""
+    names = [frame.function for frame in frames]
+    return next((name for name in reversed(names) if name not in _RAISERS), None)
+
+
 def open_phases(events: Iterable[Event]) -> tuple[str, ...]:
     """Phases started and not ended in the thread that started one last, outermost first."""
     stacks: dict[int, list[str]] = {}
@@ -202,7 +213,7 @@ def _from_exception(
     innermost = chain[-1]
     verdict = classify_exception(chain, event["phases"], event["step"])
     frames = next((raised.frames for raised in reversed(chain) if raised.frames), ())
-    function = frames[-1].function if frames else None
+    function = raising_function(frames)
     reason, hint = None, None
     kind = KIND[verdict.stage]
     if kind is Kind.UNTESTABLE:
