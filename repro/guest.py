@@ -3,7 +3,7 @@
 The only file of the harness that runs inside a build. It needs nothing but the standard library and
 torch (2.6 and newer), works on Python 3.10 and newer, and decides nothing: it writes events, one
 JSON object a line, flushed one by one, so that a crash or a kill loses only what came after it.
-`repro.runner` starts it, `repro.evidence` reads the events, `repro.stages` names the stage.
+`repro.runner` starts it, `repro.transcript` reads the events, `repro.classify` names the stage.
 
     python guest.py CONFIG.json
 

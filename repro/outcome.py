@@ -113,7 +113,7 @@ class Outcome:
         pass_name: torch's name of the pass that raised, where torch gives one (2.11 and newer).
         exceptions: qualified type names, outermost first.
         function: the function that raised the innermost exception.
-        signature: what makes two failures the same bug (`repro.stages.signature`).
+        signature: what makes two failures the same bug (`repro.classify.signature`).
         reason: the sentence behind `unsupported` and `untestable`; for others None.
         hint: what the reader can do about the reason, where there is something to do.
         phases: torch's phases that were open, outermost first.

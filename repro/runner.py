@@ -14,19 +14,19 @@ from pathlib import Path
 from repro import guest, toolchain
 from repro.builds import Spec
 from repro.case import Case
-from repro.evidence import (
+from repro.judge import judge
+from repro.outcome import BuildInfo, Evidence, How, Kind, Outcome, Run
+from repro.process import Ended, run, signal_name
+from repro.store import Environment, cache_folder
+from repro.transcript import (
     End,
     Roots,
     Transcript,
     build_info,
     device_of,
-    judge,
     parse_events,
     seconds_of,
 )
-from repro.outcome import BuildInfo, Evidence, How, Kind, Outcome, Run
-from repro.process import Ended, run, signal_name
-from repro.store import Environment, cache_folder
 
 GUEST = Path(guest.__file__).resolve()
 # The order in which torch's own CompilerBisector climbs; the last rung is the run itself.

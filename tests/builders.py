@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from repro.case import Case
-from repro.evidence import End, Roots, Transcript
 from repro.outcome import BuildInfo, Evidence, Frame, How, Kind, Outcome, Raised, Run, Seconds
+from repro.transcript import End, Roots, Transcript
 
 HEADER = """\
 # /// script

@@ -5,23 +5,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from repro.classify import Verdict, classify_end, classify_exception
+from repro.classify.frames import side_of, stage_of_frames
+from repro.classify.messages import environment_reason, missing_module
+from repro.classify.phases import pass_of_phases, stages_of_phases
+from repro.classify.signature import normalised_line, signature
 from repro.outcome import Evidence, Frame, Kind, Raised, Side
-from repro.stages import (
-    KIND,
-    ORDER,
-    STAGES,
-    Verdict,
-    classify_end,
-    classify_exception,
-    environment_reason,
-    missing_module,
-    normalised_line,
-    pass_of_phases,
-    side_of,
-    signature,
-    stage_of_frames,
-    stages_of_phases,
-)
+from repro.stages import KIND, ORDER, STAGES
 from tests.builders import raised
 
 CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus" / "stages.jsonl"

@@ -7,18 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from repro.evidence import (
-    FRAMES_KEPT,
+from repro.judge import FRAMES_KEPT, judge
+from repro.outcome import BuildInfo, Evidence, Frame, How, Kind, Outcome, Seconds, Side
+from repro.transcript import (
     build_info,
     device_of,
     dumped_frames,
-    judge,
     open_phases,
     parse_events,
     seconds_of,
     short_file,
 )
-from repro.outcome import BuildInfo, Evidence, Frame, How, Kind, Outcome, Seconds, Side
 from tests.builders import (
     CANNOT_WRITE,
     ROOTS,
@@ -168,7 +167,7 @@ def test_a_dump_of_this_very_process_is_read():
         file.seek(0)
         frames = dumped_frames(file.read(), ROOTS, None)
     assert frames[-1].function == "test_a_dump_of_this_very_process_is_read"
-    assert frames[-1].file.endswith("test_evidence.py")
+    assert frames[-1].file.endswith("test_judge.py")
     assert isinstance(frames[-1].line, int)
 
 
