@@ -297,7 +297,9 @@ def call(
     from torch.utils import _pytree
 
     torch.manual_seed(seed)
-    args = tuple(case.inputs(device, seed))
+    args = case.inputs(device, seed)
+    if not isinstance(args, tuple):  # a lone tensor would be taken apart into its rows
+        raise TypeError(f"inputs must return a tuple, not a {qualified_name(type(args))}")
     torch.manual_seed(seed)
     if isinstance(module, torch.nn.Module):
         module.zero_grad(set_to_none=True)

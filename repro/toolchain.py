@@ -34,10 +34,13 @@ def _copy(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     aside = target.with_name(f".{uuid.uuid4().hex}")
     try:
-        os.link(source, aside)
-    except OSError:
-        shutil.copy2(source, aside)
-    os.replace(aside, target)
+        try:
+            os.link(source, aside)
+        except OSError:
+            shutil.copy2(source, aside)
+        os.replace(aside, target)
+    finally:
+        aside.unlink(missing_ok=True)
 
 
 def _headers_of(scratch: Path) -> Path:
