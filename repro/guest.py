@@ -427,6 +427,8 @@ def probe(config: Config, events: Events) -> None:
     began = time.perf_counter()
     phases = Phases(events)
     events.put("phases", available=phases.install())
+    # With it set, Dynamo logs a failure and runs eager instead: the case would pass.
+    torch._dynamo.config.suppress_errors = False
     module = copy.deepcopy(model) if hasattr(model, "parameters") else model
     compiled = torch.compile(module, **config["compile"])
     actual = [call(compiled, module, case, config, device, seed) for seed in SEEDS]

@@ -5,6 +5,7 @@ The label of each follows from how its failure is made; see the docstrings under
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from pathlib import Path
@@ -19,9 +20,13 @@ from repro.store import Environment
 from tests.conftest import PLANTED, alive
 
 
-def run_planted(name: str) -> Run:
+def run_anew(name: str) -> Run:
     case = read_case(PLANTED / f"{name}.py")
     return run_case(Request(case, parse_spec("current")), Environment(Path(sys.executable)))
+
+
+# Several tests look at one run; those that change the surroundings run the case anew.
+run_planted = functools.cache(run_anew)
 
 
 # name, stage, how, innermost exception
@@ -126,6 +131,11 @@ def test_passing_with_backward() -> None:
     assert None not in (seconds.import_, seconds.eager, seconds.compile, seconds.total)
 
 
+def test_an_error_that_the_case_suppresses_is_a_failure() -> None:
+    outcome = run_planted("suppressed").outcome
+    assert (outcome.kind, outcome.stage) == (Kind.FAIL, "inductor_lowering")
+
+
 def test_a_second_probe_reuses_the_toolchain_and_nothing_of_the_case(cache: Path) -> None:
     assert run_planted("passes").outcome.kind is Kind.PASS
     kept = {path.name for path in (cache / "toolchain").rglob("*") if path.is_file()}
@@ -162,7 +172,7 @@ def test_a_case_that_compiles_nothing_does_not_pass(name: str) -> None:
 def test_without_a_compiler_on_path_it_is_untestable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     monkeypatch.delenv("CXX", raising=False)
-    outcome = run_planted("passes").outcome
+    outcome = run_anew("passes").outcome
     assert (outcome.kind, outcome.stage) == (Kind.UNTESTABLE, "environment")
     assert "no working C++ compiler" in (outcome.reason or "")
 
@@ -179,5 +189,5 @@ def test_the_shell_changes_no_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
     """TORCHDYNAMO_DISABLE in somebody's shell would make every case pass."""
     monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")
     monkeypatch.setenv("PYTHONPATH", os.fspath(PLANTED))
-    outcome = run_planted("fake_raises").outcome
+    outcome = run_anew("fake_raises").outcome
     assert (outcome.kind, outcome.stage) == (Kind.FAIL, "dynamo_fake_tensor")
