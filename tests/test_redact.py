@@ -245,10 +245,10 @@ def test_a_home_that_ends_in_a_slash():
 
 
 def test_root_and_localhost_name_nobody():
-    machine = Machine("/root", "root", "localhost")
-    text = "root cause at the root of localhost, see / and /rootfs"
+    machine = Machine("/rt", "root", "localhost")
+    text = "root cause at the root of localhost, see / and /rtfs"
     assert redact(text, machine) == text
-    assert redact("/root/x.py", machine) == "~/x.py"
+    assert redact("/rt/x.py", machine) == "~/x.py"
 
 
 def test_a_home_that_is_the_root_folder_changes_nothing():

@@ -1,0 +1,3 @@
+"""Settings, which change nothing here."""
+
+suppress_errors = False

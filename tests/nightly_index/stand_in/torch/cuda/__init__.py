@@ -1,0 +1,6 @@
+"""There is no GPU."""
+
+
+def is_available():
+    """Never."""
+    return False

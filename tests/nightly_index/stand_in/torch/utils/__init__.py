@@ -1,0 +1,5 @@
+"""Helpers."""
+
+from torch.utils import _pytree
+
+__all__ = ["_pytree"]
