@@ -14,12 +14,20 @@ from typing import Any
 import click
 
 from repro import __version__
-from repro.case import Case, CaseError, case_files, case_folders, find_cases, read_case
+from repro.case import (
+    LONGEST_TIMEOUT,
+    Case,
+    CaseError,
+    case_files,
+    case_folders,
+    find_cases,
+    read_case,
+)
 from repro.errors import ReproError
 from repro.outcome import Run
 
 INSTALLED_CASES = Path(__file__).parent / "cases"
-USAGE, INTERRUPTED = 2, 130
+USAGE, INTERRUPTED, READER_LEFT = 2, 130, 141
 _CASES_DIR = click.option(
     "--cases-dir",
     "cases_dirs",
@@ -28,6 +36,13 @@ _CASES_DIR = click.option(
     metavar="DIR",
     help="Look for cases here too, after ./cases.",
 )
+
+
+def _a_number(context: click.Context, option: click.Parameter, value: float | None) -> float | None:
+    """Refuse NaN, which lies within every range."""
+    if value is not None and value != value:
+        raise click.BadParameter("nan is not a number of seconds")
+    return value
 
 
 def _folders(cases_dirs: Sequence[Path]) -> list[Path]:
@@ -83,7 +98,8 @@ def group(debug: bool) -> None:
 @click.option("--repeat", type=click.IntRange(1), default=1, metavar="N", help="Run each N times.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(0, min_open=True),
+    type=click.FloatRange(0, LONGEST_TIMEOUT, min_open=True),
+    callback=_a_number,
     metavar="S",
     help="Seconds for one run; by default the case's.",
 )
@@ -117,6 +133,8 @@ def run(
     from repro.runner import removed_variables
     from repro.store import Store, cache_folder
 
+    if report is not None and not report.absolute().parent.is_dir():
+        raise ReproError(f"{report}: no such folder", "--report wants a file in a folder that is")
     cases = find_cases(names, _folders(cases_dirs))
     builds = [check_spec(parse_spec(spec)) for spec in dict.fromkeys(specs)] or default_specs()
     plan = Plan(cases, builds, tuple(dict.fromkeys(backends)), device, timeout, repeat)
@@ -134,7 +152,7 @@ def run(
                     live.step()
         except KeyboardInterrupt:
             interrupted = True
-    _publish(cases, runs, as_json, report)
+    _publish(cases, runs, as_json, report, interrupted)
     if interrupted:
         narration.print(f"interrupted after {len(runs)} of {plan.size} runs")
         context.exit(INTERRUPTED)
@@ -142,7 +160,11 @@ def run(
 
 
 def _publish(
-    cases: Sequence[Case], runs: Sequence[Run], as_json: bool, report: Path | None
+    cases: Sequence[Case],
+    runs: Sequence[Run],
+    as_json: bool,
+    report: Path | None,
+    interrupted: bool,
 ) -> None:
     """Print the runs, and write the report, with everything foreign redacted."""
     from repro.report.as_json import runs_json
@@ -150,14 +172,15 @@ def _publish(
     from repro.report.screen import console, runs_view, show
     from repro.report.words import mapped
 
-    clean = mapped(tuple(runs), _redaction())
+    redact = _redaction()
+    clean = mapped(tuple(runs), redact)
     if as_json:
-        click.echo(runs_json(clean))
+        click.echo(runs_json(clean, interrupted))
     elif clean:
         show(console(), runs_view(clean))
     if report is not None and clean:
         try:
-            report.write_text(runs_markdown(cases, clean), encoding="utf-8")
+            report.write_text(runs_markdown(mapped(tuple(cases), redact), clean), encoding="utf-8")
         except OSError as error:
             raise ReproError(f"{report}: {error.strerror or error}") from None
 
@@ -205,7 +228,7 @@ def new(name: str, folder: Path) -> None:
     path = write_case(name, folder)
     click.echo(path)
     where = "" if folder == Path("cases") else f" --cases-dir {folder}"
-    click.echo(f"try it: repro run --case {name}{where}", err=True)
+    click.echo(f"try it: python {path}, then repro run --case {name}{where}", err=True)
 
 
 def _complain(error: ReproError) -> None:
@@ -221,7 +244,8 @@ def _terminated(*_: Any) -> None:
 
 def main() -> None:
     """Entry point of the command `repro`."""
-    signal.signal(signal.SIGTERM, _terminated)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _terminated)
     debug = "--debug" in sys.argv
     try:
         status = group.main(standalone_mode=False)
@@ -239,7 +263,7 @@ def main() -> None:
     except BrokenPipeError:
         # Whoever read our output has left; nothing more can be said to them.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        sys.exit(READER_LEFT)
     except Exception as error:
         if debug:
             raise

@@ -35,6 +35,7 @@ Result = dict[str, Any]
 CANNOT_WRITE = 97
 MESSAGE_LIMIT = 20_000
 FRAMES_LIMIT = 160
+CHAIN_LIMIT = 20
 SEEDS = (0, 1)
 # Phases seen first for an exception are kept on the exception itself: a table of exceptions would
 # keep alive what torch has long dropped, tensors and handles included.
@@ -130,9 +131,17 @@ class Phases:
 
 def remember(exception: BaseException, phases: list[str]) -> None:
     """Note on the exception the phases in which it was first seen; later calls change nothing."""
-    if getattr(exception, PHASES_ATTRIBUTE, None) is None:
-        with contextlib.suppress(AttributeError, TypeError):  # a class that refuses attributes
+    if attribute(exception, PHASES_ATTRIBUTE) is None:
+        with contextlib.suppress(Exception):  # a class that refuses attributes, in whatever way
             setattr(exception, PHASES_ATTRIBUTE, phases)
+
+
+def attribute(exception: BaseException, name: str) -> Any:
+    """An attribute, None where there is none or where the class fails to say."""
+    try:
+        return getattr(exception, name, None)
+    except BaseException:  # noqa: BLE001 - foreign code, and this is no place to fail
+        return None
 
 
 def qualified_name(cls: type) -> str:
@@ -158,13 +167,17 @@ def wraps_its_context(exception: BaseException) -> bool:
 def chain_of(exception: BaseException | None) -> list[BaseException]:
     """The exceptions that stand for one another, outermost first."""
     chain: list[BaseException] = []
-    while exception is not None and all(exception is not other for other in chain):
+    while (
+        exception is not None
+        and len(chain) < CHAIN_LIMIT
+        and all(exception is not other for other in chain)
+    ):
         chain.append(exception)
-        inner = getattr(exception, "inner_exception", None)
+        inner = attribute(exception, "inner_exception")
         if not isinstance(inner, BaseException):
-            inner = exception.__cause__
+            inner = attribute(exception, "__cause__")
         if inner is None and wraps_its_context(exception):
-            inner = exception.__context__
+            inner = attribute(exception, "__context__")
         exception = inner
         if type(chain[-1]).__name__.endswith("CompileError"):
             break  # its text is the compiler's output; the cause only says that a process failed
@@ -175,7 +188,7 @@ def text_of(exception: BaseException) -> str:
     """`str(exception)`, bounded; a class whose `__str__` fails gets a sentence instead."""
     try:
         text = str(exception)
-    except Exception as error:  # noqa: BLE001 - foreign code; the failure is what is reported
+    except BaseException as error:  # noqa: BLE001 - foreign code; the failure is what is reported
         text = f"<its __str__ raised {qualified_name(type(error))}>"
     if len(text) > MESSAGE_LIMIT:
         half = MESSAGE_LIMIT // 2
@@ -187,7 +200,7 @@ def frames_of(exception: BaseException) -> list[list[Any]]:
     """`[file, line, function]` of the exception's own traceback, outermost first, bounded."""
     frames = [
         [frame.f_code.co_filename, line, frame.f_code.co_name]
-        for frame, line in traceback.walk_tb(exception.__traceback__)
+        for frame, line in traceback.walk_tb(attribute(exception, "__traceback__"))
         if frame.f_code.co_filename != __file__
     ]
     if len(frames) > FRAMES_LIMIT:
@@ -208,14 +221,15 @@ def described(exception: BaseException) -> dict[str, Any]:
 def report_exception(events: Events, exception: BaseException) -> None:
     """Write the chain and the phases of its deepest exception that has some."""
     chain = chain_of(exception)
-    phases = [getattr(link, PHASES_ATTRIBUTE, None) for link in chain]
+    phases = [attribute(link, PHASES_ATTRIBUTE) for link in chain]
     events.put(
         "raised",
         step=events.step,
         chain=[described(link) for link in chain],
         phases=next((found for found in reversed(phases) if found), []),
     )
-    traceback.print_exception(type(exception), exception, exception.__traceback__)
+    with contextlib.suppress(Exception):  # for the log; the event above is what counts
+        traceback.print_exception(exception)
 
 
 def die_with_parent() -> None:
@@ -281,6 +295,23 @@ def load_case(config: Config) -> ModuleType:
     return module
 
 
+# Values that `==` compares rightly.
+PLAIN = (bool, int, float, complex, str, bytes, set, frozenset, range, slice)
+TORCH_PLAIN = ("torch.dtype", "torch.device", "torch.Size", "torch.layout", "torch.memory_format")
+
+
+def opaque_leaves(output: Any) -> list[str]:
+    """Names of the types in an output that can only be compared by type."""
+    import torch
+    from torch.utils import _pytree
+
+    types = {
+        type(leaf) for leaf in _pytree.tree_leaves(output) if not isinstance(leaf, torch.Tensor)
+    }
+    names = {qualified_name(cls) for cls in types if not issubclass(cls, (*PLAIN, type(None)))}
+    return sorted(names.difference(TORCH_PLAIN))
+
+
 class Mismatch(Exception):
     """Two results that should be the same are not."""
 
@@ -290,8 +321,8 @@ def call(
 ) -> Result:
     """One call, with backward where the case asks for it.
 
-    Returns what is compared: the output, the arguments after the call (an op may write into them)
-    and the gradients of arguments and parameters.
+    Returns what is compared: the output, the arguments after the call (an op may write into them),
+    the buffers of a module and the gradients of arguments and parameters.
     """
     import torch
     from torch.utils import _pytree
@@ -304,14 +335,16 @@ def call(
     if isinstance(module, torch.nn.Module):
         module.zero_grad(set_to_none=True)
     output = function(*args)
-    result: Result = {"output": output, "arguments": args, "gradients": {}}
+    result: Result = {"output": output, "arguments": args, "buffers": {}, "gradients": {}}
+    if isinstance(module, torch.nn.Module):
+        result["buffers"] = {name: buffer.clone() for name, buffer in module.named_buffers()}
     if config["backward"]:
         wanted = [
             leaf
             for leaf in _pytree.tree_leaves(output)
             if isinstance(leaf, torch.Tensor) and leaf.requires_grad
         ]
-        if not wanted:
+        if not wanted and function is module:  # eager; of a compiled one it is a wrong result
             raise ValueError("the case says backward = true, but no output requires a gradient")
         # Random cotangents: a plain sum is blind to every permutation of the output.
         generator = torch.Generator().manual_seed(seed)
@@ -319,7 +352,8 @@ def call(
             torch.randn(leaf.shape, generator=generator).to(leaf.device, leaf.dtype)
             for leaf in wanted
         ]
-        torch.autograd.backward(wanted, cotangents)
+        if wanted:
+            torch.autograd.backward(wanted, cotangents)
         leaves = {
             f"argument {i}": leaf
             for i, leaf in enumerate(_pytree.tree_leaves(args))
@@ -338,8 +372,9 @@ def call(
 def compare_tree(what: str, expected: Any, actual: Any, exact: bool = False) -> None:
     """Raise `Mismatch` unless structure is equal and tensors are close.
 
-    Tolerances are those of `torch.testing.assert_close` for the dtype. Leaves that are no tensors
-    and no plain numbers or text (opaque handles) are compared by type.
+    Tolerances are those of `torch.testing.assert_close` for the dtype; strides and aliasing are not
+    compared. Leaves that are neither tensors nor plain values (opaque handles) are compared by
+    type; `opaque_leaves` names them.
     """
     import torch
     from torch.utils import _pytree
@@ -360,7 +395,12 @@ def compare_tree(what: str, expected: Any, actual: Any, exact: bool = False) -> 
                 torch.testing.assert_close(other, one, equal_nan=True, **tolerance)
             except AssertionError as error:
                 raise Mismatch(f"{what}, leaf {i}: {error}") from None
-        elif isinstance(one, (bool, int, float, str, bytes)):
+            if one.requires_grad is not other.requires_grad:
+                raise Mismatch(
+                    f"{what}, leaf {i}: requires_grad is {one.requires_grad} in eager and "
+                    f"{other.requires_grad} in compiled"
+                )
+        elif isinstance(one, PLAIN) or qualified_name(type(one)) in TORCH_PLAIN:
             both_nan = one != one and other != other
             if one != other and not both_nan:
                 raise Mismatch(f"{what}, leaf {i}: eager gives {one!r}, compiled gives {other!r}")
@@ -379,6 +419,7 @@ def compare(case: ModuleType, expected: Result, actual: Result, exact: bool = Fa
     else:
         compare_tree("output", expected["output"], actual["output"], exact)
         compare_tree("arguments after the call", expected["arguments"], actual["arguments"], exact)
+    compare_tree("buffers", expected["buffers"], actual["buffers"], exact)
     compare_tree("gradients", expected["gradients"], actual["gradients"], exact)
 
 
@@ -437,14 +478,19 @@ def probe(config: Config, events: Events) -> None:
     events.begin("compare")
     graphs = torch._dynamo.utils.counters["stats"].get("unique_graphs", 0)
     events.put("compiled", graphs=max(phases.graphs, graphs))
-    for seed, one, other, eager_differs in zip(SEEDS, expected, actual, unsteady, strict=True):
-        difference = agree(case, one, other)
-        if difference is not None or eager_differs is not None:
+    for i, seed in enumerate(SEEDS):
+        difference = agree(case, expected[i], actual[i])
+        if difference is not None or unsteady[i] is not None:
             events.put(
-                "wrong_result", seed=seed, difference=difference, eager_differs=eager_differs
+                "wrong_result",
+                seed=seed,
+                difference=difference,
+                eager_differs=unsteady[i],
+                eager_is_exact=exact[i] is None,
             )
             return
-    events.put("agreed", nondeterministic=any(found is not None for found in exact))
+    by_type = [] if hasattr(case, "check") else opaque_leaves(expected[0]["output"])
+    events.put("agreed", nondeterministic=any(exact), by_type=by_type)
 
 
 def run_rank(config: Config, events: Events) -> int:

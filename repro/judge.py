@@ -86,6 +86,14 @@ def _from_exception(
 
 
 def _from_wrong_result(transcript: Transcript, event: Event) -> Outcome:
+    if event["eager_differs"] is not None and event["eager_is_exact"]:
+        return _untestable(
+            "eager_reference",
+            "the case's check rejects two identical eager results: "
+            f"{_first_line(event['eager_differs'])}",
+            "mend check(expected, actual) of the case",
+            rank=transcript.rank,
+        )
     if event["eager_differs"] is not None:
         return _untestable(
             "eager_reference",
@@ -113,7 +121,8 @@ def _from_silence(transcript: Transcript, end: End, roots: Roots, root: str | No
     if code == end.cannot_write:
         return _untestable(
             "environment",
-            "the guest could not write its events: the disk that holds the scratch folder is full",
+            "the guest could not write its events: the disk that holds the scratch folder is full, "
+            "or the case closed files that are not its own",
             "make room or point TMPDIR elsewhere",
         )
     if code == -9 and not end.timed_out:
@@ -140,6 +149,9 @@ def _from_silence(transcript: Transcript, end: End, roots: Roots, root: str | No
     else:
         status = "" if code is None else f" with exit status {code}"
         how, what = How.KILLED, f"the process left{status} before the case was finished"
+    if transcript.find("done") is not None:
+        what = what.replace(" before the case was finished", "")
+        what += " while Python was shutting down, after the case had agreed with eager"
     kind = KIND[verdict.stage]
     function = frames[-1].function if frames else None
     if kind is Kind.UNTESTABLE:
@@ -214,6 +226,8 @@ def _rank_outcome(transcript: Transcript, end: End, roots: Roots, root: str | No
     notes: tuple[str, ...] = ()
     if agreed is not None and agreed["nondeterministic"]:
         notes = ("eager is not bitwise deterministic here, though within the tolerance",)
+    if agreed is not None and agreed["by_type"]:
+        notes += (f"compared by type alone: {', '.join(agreed['by_type'])}",)
     return Outcome(Kind.PASS, notes=notes)
 
 
@@ -234,6 +248,13 @@ def judge(
         if not end.timed_out and any(_told(rank) for rank in ranks):
             ranks = [rank for rank in ranks if _told(rank) or rank.find("done")]
     if not ranks:
+        if launcher is None and not end.timed_out and end.exit_code != end.cannot_write:
+            return _untestable(
+                "import",
+                f"the interpreter ended with exit status {end.exit_code} and left no events: it is "
+                "no Python 3.10 or newer, or the case removed the scratch folder",
+                "name a Python that runs",
+            )
         silent = launcher or Transcript(None, (), exit_code=end.exit_code)
         if event := silent.find("raised"):
             return _from_exception(silent, event, roots, root)

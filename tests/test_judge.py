@@ -283,7 +283,11 @@ def test_a_torch_without_phase_events_is_noted():
 
 def test_another_result_than_eager_is_a_failure_in_accuracy():
     differs = event(
-        "wrong_result", seed=1, difference="output, leaf 0: 3 of 8 differ", eager_differs=None
+        "wrong_result",
+        seed=1,
+        difference="output, leaf 0: 3 of 8 differ",
+        eager_differs=None,
+        eager_is_exact=True,
     )
     outcome = verdict(transcript(*COMPILING, step("compare"), differs))
     assert (outcome.kind, outcome.stage, outcome.how) == (
@@ -297,7 +301,9 @@ def test_another_result_than_eager_is_a_failure_in_accuracy():
 
 
 def test_eager_that_differs_from_itself_leaves_nothing_to_compare_with():
-    differs = event("wrong_result", seed=0, difference="x", eager_differs="output: y\nz")
+    differs = event(
+        "wrong_result", seed=0, difference="x", eager_differs="output: y\nz", eager_is_exact=False
+    )
     outcome = verdict(transcript(*COMPILING, differs))
     assert (outcome.kind, outcome.stage) == (Kind.UNTESTABLE, "eager_reference")
     assert "output: y" in outcome.reason
@@ -426,6 +432,36 @@ def test_events_that_could_not_be_written_are_untestable():
     outcome = verdict(transcript(*COMPILING, code=CANNOT_WRITE))
     assert (outcome.kind, outcome.stage) == (Kind.UNTESTABLE, "environment")
     assert "disk" in outcome.reason
+
+
+def test_a_check_that_rejects_identical_results_is_what_is_named():
+    differs = event(
+        "wrong_result", seed=0, difference=None, eager_differs="check: no", eager_is_exact=True
+    )
+    outcome = verdict(transcript(*COMPILING, differs))
+    assert (outcome.kind, outcome.stage) == (Kind.UNTESTABLE, "eager_reference")
+    assert outcome.reason == "the case's check rejects two identical eager results: check: no"
+
+
+def test_leaves_that_were_compared_by_type_alone_are_noted_on_a_pass():
+    events = [
+        event_ | {"by_type": ["x.Handle"]} if event_["event"] == "agreed" else event_
+        for event_ in passed().events
+    ]
+    outcome = verdict(transcript(*events))
+    assert (outcome.kind, outcome.notes) == (Kind.PASS, ("compared by type alone: x.Handle",))
+
+
+def test_leaving_at_exit_is_not_said_to_be_half_way():
+    outcome = verdict(replace(passed(), exit_code=3))
+    assert (outcome.kind, outcome.how) == (Kind.FAIL, How.KILLED)
+    assert "while Python was shutting down, after the case had agreed" in outcome.message
+
+
+def test_an_interpreter_that_leaves_no_events_is_untestable():
+    outcome = judge([], None, end(1), ROOTS)
+    assert (outcome.kind, outcome.stage) == (Kind.UNTESTABLE, "import")
+    assert "left no events" in outcome.reason
 
 
 def test_a_crash_at_exit_after_the_case_was_done_is_no_pass():

@@ -227,8 +227,13 @@ def test_a_build_of_unknown_version_is_not_asked_of_pip(spec):
     assert f"torch=={spec}" not in document
 
 
+def test_a_path_is_given_as_the_version_that_was_found_there():
+    document = runs_markdown([case()], [run(failure(), spec="/a/venv")])
+    assert "--build 2.12.1" in document
+
+
 def test_a_path_with_a_blank_is_quoted_in_the_command():
-    document = runs_markdown([case()], [run(failure(), spec="/a b/venv")])
+    document = runs_markdown([case()], [run(failure(), version=None, spec="/a b/venv")])
     assert "--build '/a b/venv'" in document
 
 

@@ -70,9 +70,11 @@ def run_object(run: Run) -> dict[str, Any]:
     }
 
 
-def runs_json(runs: Sequence[Run]) -> str:
+def runs_json(runs: Sequence[Run], interrupted: bool = False) -> str:
     """The object that `repro run --json` prints."""
-    envelope = {"schema": RUN_SCHEMA, "runs": [run_object(run) for run in runs]}
+    envelope: dict[str, Any] = {"schema": RUN_SCHEMA, "runs": [run_object(run) for run in runs]}
+    if interrupted:
+        envelope["interrupted"] = True
     return json.dumps(envelope, indent=2, ensure_ascii=False)
 
 

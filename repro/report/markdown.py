@@ -100,7 +100,13 @@ def _reproduce(cases: Sequence[Case], runs: Sequence[Run]) -> str:
     version = (worst.build.version or "").partition("+")[0]
     lines = [f"pip install torch{'==' if version else ''}{version} numpy setuptools"]
     lines += [f"python {case.name}.py" for case in cases]
-    builds = dict.fromkeys(run.build.spec for run in runs)
+    # The path of somebody's environment is of no use to anybody else; its version is.
+    builds = dict.fromkeys(
+        run.build.version.partition("+")[0]
+        if run.build.version and "/" in run.build.spec
+        else run.build.spec
+        for run in runs
+    )
     tool = " ".join(
         [
             "repro run",

@@ -10,6 +10,7 @@ from repro.outcome import Kind, Outcome, Run
 from repro.stages import ORDER
 
 T = TypeVar("T")
+LINE_LIMIT = 500
 _KINDS = (Kind.FAIL, Kind.UNTESTABLE, Kind.UNSUPPORTED, Kind.PASS)
 
 
@@ -40,8 +41,9 @@ def in_order(runs: Iterable[Run]) -> list[Run]:
 
 
 def first_line(text: str | None) -> str:
-    """The first line that says something."""
-    return next((line.strip() for line in (text or "").splitlines() if line.strip()), "")
+    """The first line that says something, bounded: it stands in tables and sentences."""
+    line = next((line.strip() for line in (text or "").splitlines() if line.strip()), "")
+    return line if len(line) <= LINE_LIMIT else f"{line[:LINE_LIMIT]} [...]"
 
 
 def build_words(run: Run) -> str:
