@@ -128,6 +128,7 @@ def run(
     from repro.builds import parse_spec
     from repro.matrix import Plan, check_spec, default_specs, run_build
     from repro.outcome import exit_code
+    from repro.process import adopt_orphans
     from repro.report.live import Live
     from repro.report.screen import console
     from repro.runner import removed_variables
@@ -141,6 +142,7 @@ def run(
     narration = console(stderr=True)
     if ignored := removed_variables(os.environ):
         narration.print(f"not passed on to the runs: {', '.join(ignored)}")
+    adopt_orphans()
     store = Store(cache_folder())
     runs: list[Run] = []
     interrupted = False

@@ -1,15 +1,18 @@
 """Start a process, bound it, and end it with all its descendants. The one place that does.
 
 Linux and macOS. A descendant is found by parentage while it runs, by its process group, and by a
-mark in its environment, so one that left the group and whose parent is gone is found too.
+mark in its environment, so one that left the group and whose parent is gone is found too. On Linux
+one that has emptied its environment as well is found where `adopt_orphans` was called.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 import uuid
@@ -115,6 +118,29 @@ def _memory_kills() -> int:
     return int(counts.get("oom_kill", 0))
 
 
+# Processes that `run` has started and not yet ended, and whether orphans come to this process.
+_roots: set[int] = set()
+_adopting = False
+
+
+def adopt_orphans() -> None:
+    """Have Linux give orphaned descendants to this process, where `run` finds and ends them.
+
+    Only for a process that starts others by `run` alone: any other child would be ended too.
+    """
+    global _adopting
+    if sys.platform == "linux":
+        pr_set_child_subreaper = 36
+        _adopting = ctypes.CDLL(None).prctl(pr_set_child_subreaper, 1, 0, 0, 0) == 0
+
+
+def _adopted() -> list[psutil.Process]:
+    """Orphans that came to this process; none while several runs are on, which they could be of."""
+    if not _adopting or len(_roots) != 1:
+        return []
+    return [child for child in psutil.Process().children() if child.pid not in _roots]
+
+
 class _Tree:
     """Everything that a started process brought into the world."""
 
@@ -122,11 +148,14 @@ class _Tree:
         self._group = pid
         self._mark = mark
         self._seen: dict[int, psutil.Process] = {}
+        self._root: psutil.Process | None = None
         with contextlib.suppress(psutil.NoSuchProcess):
-            self._root: psutil.Process | None = psutil.Process(pid)
+            self._root = psutil.Process(pid)
 
     def look(self) -> None:
         """Note the descendants of now; later their parents may be gone."""
+        for orphan in _adopted():
+            self._seen.setdefault(orphan.pid, orphan)
         for process in [self._root, *self._seen.values()]:
             if process is None:
                 continue
@@ -153,6 +182,10 @@ class _Tree:
             for process in alive:
                 with contextlib.suppress(psutil.Error):
                     process.kill()
+                # An adopted one stays a zombie until it is asked for its status.
+                if _adopting and process.pid not in _roots:
+                    with contextlib.suppress(ChildProcessError):
+                        os.waitpid(process.pid, os.WNOHANG)
             alive = [process for process in alive if _runs(process)]
             if not alive or time.monotonic() > deadline:
                 return
@@ -197,6 +230,7 @@ def run(
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
+    _roots.add(child.pid)
     tree = _Tree(child.pid, mark)
     timed_out = False
     try:
@@ -214,6 +248,7 @@ def run(
     finally:
         tree.end()
         child.wait()
+        _roots.discard(child.pid)
     seconds = time.monotonic() - began
     stdout, stderr = (reader.captured() for reader in readers)
     return Ended(

@@ -106,6 +106,13 @@ def test_the_report_is_written(repro: Repro, tmp_path: Path) -> None:
     assert str(ROOT) not in text.replace((PLANTED / "eager_raises.py").read_text(), "")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux hands orphans to an ancestor")
+def test_a_daemon_with_an_empty_environment_does_not_outlive_its_run(repro: Repro) -> None:
+    (run,) = repro(*planted("daemon", "--json")).runs
+    assert run["outcome"]["kind"] == "pass", run["log"]
+    assert not alive(int(run["log"].partition("daemon pid=")[2].split()[0]))
+
+
 def test_ctrl_c_ends_the_case_and_says_so(cache: Path) -> None:
     """130, the finished runs are shown, and nothing of the case is left."""
     command = [sys.executable, "-m", "repro", *map(str, planted("hang", "--timeout", "120"))]
