@@ -1,40 +1,147 @@
-"""Which releases of torch exist, asked through uv, so with the user's own index settings."""
+"""Which wheels there are: pages of package indexes (PEP 503 and 691), read for one interpreter."""
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from repro import uv
-from repro.builds import Spec, SpecKind
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
-RESOLVE_LIMIT = 120.0
+from repro.builds import Build, Origin, without_credentials
+from repro.errors import Unavailable
+from repro.interpreters import Interpreter
+from repro.sources import Sources
+from repro.web import Unreachable, Web
+
+if TYPE_CHECKING:
+    from pypi_simple import DistributionPackage, ProjectPage
 
 
-def newest(spec: Spec, python: Path, folder: Path) -> str:
-    """The version that `latest` or a series (`2.12`) means today.
+@dataclass(frozen=True)
+class Listing:
+    """What one page offers an interpreter.
 
     Args:
-        spec: a spec of kind `LATEST` or `SERIES`; a release is returned as it is.
-        python: the interpreter that is to run it; a version without a wheel for it is no answer.
-        folder: an empty folder of ours to work in.
+        builds: wheels that it can run, in no order.
+        withdrawn: those that were yanked.
+        others: how many wheels there are for other Pythons and platforms.
+    """
+
+    builds: tuple[Build, ...]
+    withdrawn: tuple[Build, ...] = ()
+    others: int = 0
+
+
+def listing_of(
+    packages: Iterable[DistributionPackage], interpreter: Interpreter, origin: Origin, shelf: str
+) -> Listing:
+    """The wheels of a page that fit an interpreter."""
+    tags = interpreter.tags()
+    builds: list[Build] = []
+    withdrawn: list[Build] = []
+    others = 0
+    for package in packages:
+        try:
+            _, version, _, wheel_tags = parse_wheel_filename(package.filename)
+            needs = SpecifierSet(package.requires_python or "")
+        except (InvalidWheelFilename, InvalidSpecifier):
+            continue  # source archives, and names that no installer would take
+        places = [tags[tag] for tag in wheel_tags if tag in tags]
+        if not places or interpreter.full not in needs:
+            others += 1
+            continue
+        build = Build(
+            version=version,
+            filename=package.filename,
+            url=package.url,
+            origin=origin,
+            shelf=shelf,
+            sha256=package.digests.get("sha256"),
+            uploaded=package.upload_time.date() if package.upload_time else None,
+            preference=min(places),
+        )
+        (withdrawn if package.is_yanked else builds).append(build)
+    return Listing(tuple(builds), tuple(withdrawn), others)
+
+
+def fetch_page(web: Web, url: str, project: str, say: Callable[[str], None]) -> ProjectPage:
+    """The page of a project, in either format.
 
     Raises:
-        repro.uv.InstallError: no such version, or the index cannot be reached.
+        repro.web.Unreachable: no answer, or one that is no such page, and nothing is kept.
+        Unavailable: there is no such page.
     """
-    if spec.kind is SpecKind.RELEASE:
-        return spec.value
-    wanted = "torch" if spec.kind is SpecKind.LATEST else f"torch=={spec.value}.*"
-    folder.mkdir(parents=True, exist_ok=True)
-    request = folder / "request.in"
-    request.write_text(wanted + "\n")
-    ended = uv.call(
-        ["pip", "compile", "--no-deps", "--no-header", "--no-annotate", "--only-binary=torch",
-         "--python", python, request],
-        folder,
-        RESOLVE_LIMIT,
-    )  # fmt: skip
-    found = re.search(r"^torch==(\S+)", ended.stdout.text, re.MULTILINE)
-    if found is None:
-        raise uv.InstallError("uv resolved no torch", "see the log", ended.stdout.text)
-    return found[1]
+    from pypi_simple import (
+        ACCEPT_JSON_PREFERRED,
+        ProjectPage,
+        UnsupportedContentTypeError,
+        UnsupportedRepoVersionError,
+    )
+
+    answer = web.page(url, ACCEPT_JSON_PREFERRED, say)
+    try:
+        return ProjectPage.from_response(answer, project)
+    except (UnsupportedContentTypeError, UnsupportedRepoVersionError, ValueError) as error:
+        raise Unreachable(
+            f"{without_credentials(url)}: this is no page of a package index: {error}",
+            "look at the index settings",
+        ) from error
+
+
+class Index:
+    """The PyTorch index and the default index, for one interpreter.
+
+    A page is asked for once in a process.
+
+    Args:
+        say: is told what the user must know, for instance that a kept page was used.
+    """
+
+    def __init__(
+        self, web: Web, sources: Sources, interpreter: Interpreter, say: Callable[[str], None]
+    ) -> None:
+        self.web = web
+        self.sources = sources
+        self.interpreter = interpreter
+        self._say = say
+        self._pages: dict[str, ProjectPage | Unavailable] = {}
+
+    def nightlies(self, variant: str, project: str = "torch") -> Listing:
+        """What the PyTorch index lists for nightlies of a variant.
+
+        Raises:
+            repro.web.Unreachable: the index does not answer and nothing is kept.
+            Unavailable: it has no such page.
+        """
+        return self._listing(self.sources.nightly(variant), project, Origin.PYTORCH, variant)
+
+    def releases(self, variant: str, project: str = "torch") -> Listing:
+        """What the PyTorch index lists for releases of a variant; as `nightlies`.
+
+        Nothing where the user named an index of their own for releases.
+        """
+        where = self.sources.release(variant)
+        return Listing(()) if where is None else self._listing(
+            where, project, Origin.PYTORCH, variant
+        )  # fmt: skip
+
+    def default_releases(self) -> Listing:
+        """What the default index lists, whose wheels tell no variant; as `nightlies`."""
+        return self._listing(self.sources.default, "torch", Origin.DEFAULT, "")
+
+    def _listing(self, index: str, project: str, origin: Origin, shelf: str) -> Listing:
+        return listing_of(self._page(index, project).packages, self.interpreter, origin, shelf)
+
+    def _page(self, index: str, project: str) -> ProjectPage:
+        url = f"{index}/{project}/"
+        if url not in self._pages:
+            try:
+                self._pages[url] = fetch_page(self.web, url, project, self._say)
+            except Unavailable as error:
+                self._pages[url] = error
+        page = self._pages[url]
+        if isinstance(page, Unavailable):
+            raise page
+        return page
