@@ -206,6 +206,7 @@ def run(
     environment: Mapping[str, str],
     folder: Path,
     timeout: float,
+    holding: Sequence[int] = (),
 ) -> Ended:
     """Run a command to its end and leave nothing of it behind.
 
@@ -214,6 +215,7 @@ def run(
         environment: the whole environment of the child.
         folder: its working directory.
         timeout: seconds after which the whole tree is ended.
+        holding: file descriptors that the child has too, and with them their locks.
 
     Raises:
         OSError: the program cannot be started.
@@ -229,6 +231,7 @@ def run(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
+        pass_fds=tuple(holding),
     )
     _roots.add(child.pid)
     tree = _Tree(child.pid, mark)

@@ -7,24 +7,24 @@ import json
 import os
 import re
 import shutil
-import sys
-import sysconfig
-import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import unquote, urlsplit
 
-import platformdirs
-from filelock import FileLock
+from repro import integrity
+from repro.builds import Build, without_credentials
+from repro.bytecode import compile_torch
+from repro.environments import FILES, RECORD, SCHEMA, Environments, record_of
+from repro.errors import Unavailable
+from repro.interpreters import Interpreter
+from repro.locks import exclusive, shared
 
-from repro import uv
-from repro.errors import ReproError
-
-RECORD = "repro.json"
-# What torch needs to compile and does not always declare: inductor imports setuptools when it
-# builds C++ (up to 2.9), and numpy is wanted by many paths. Without them an environment made by
-# uv would fail in a way that says nothing about the build.
-COMPANIONS = ("setuptools", "numpy")
+DEFAULT_MAX_SIZE = 40 * 10**9
+Narrate = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -43,148 +43,160 @@ class Environment:
     git_version: str | None = None
 
 
-def cache_folder() -> Path:
-    """Where environments are kept: `REPRO_CACHE_DIR`, else the user's cache folder."""
-    chosen = os.environ.get("REPRO_CACHE_DIR")
-    return Path(chosen) if chosen else platformdirs.user_cache_path("torch-compile-repro")
+@dataclass(frozen=True)
+class Installed:
+    """What an installer brought.
 
-
-def interpreter(path: Path) -> Path:
-    """The Python executable that a path names: itself, or that of a virtual environment.
-
-    Raises:
-        ReproError: there is none.
+    Args:
+        version, git_version: as `torch/version.py` says.
+        triton: its name and version, None where the build needs none.
     """
-    if not path.exists():
-        raise ReproError(f"{path}: no such file", "name a Python executable or an environment")
-    if path.is_dir():
-        found = path / "bin" / "python"
-        if not found.exists():
-            raise ReproError(f"{path}: a folder without bin/python is no virtual environment")
-        return found.absolute()
-    if not os.access(path, os.X_OK):
-        raise ReproError(f"{path}: not executable, so no Python")
-    return path.absolute()
+
+    version: str
+    git_version: str | None
+    triton: str | None
 
 
-def read_version(version_file: Path) -> tuple[str, str | None]:
-    """Version and commit out of a `torch/version.py`, which is read as text, not run.
+class Installer(Protocol):
+    """Makes a virtual environment in a folder that is not there yet, with the build in it."""
 
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it states no version.
-    """
-    text = version_file.read_text(encoding="utf-8")
-    version = re.search(r"^__version__(?:\s*:\s*\w+)?\s*=\s*['\"](.+?)['\"]", text, re.MULTILINE)
-    commit = re.search(r"^git_version(?:\s*:[^=]+)?\s*=\s*['\"](.+?)['\"]", text, re.MULTILINE)
-    if version is None:
-        raise ValueError(f"{version_file}: no __version__")
-    return version[1], commit[1] if commit else None
+    def __call__(
+        self,
+        build: Build,
+        folder: Path,
+        holding: Sequence[int],
+        narrate: Narrate,
+        fresh: bool = False,
+    ) -> Installed:
+        """See `repro.install.Installer`, which is the one in use."""
 
 
 class Store:
     """The environments below one folder.
 
     Args:
-        root: the folder; made when it is first needed.
-        base: the interpreter that environments are made of.
+        environments: what is there; its folder is made when it is first needed.
+        interpreter: what new environments are made of.
+        max_size: bytes that environments may take; None for no limit.
     """
 
-    def __init__(self, root: Path, base: Path | None = None) -> None:
-        self.root = root
-        self.base = base or Path(sys.executable)
+    def __init__(
+        self,
+        environments: Environments,
+        interpreter: Interpreter,
+        install: Installer,
+        max_size: int | None = DEFAULT_MAX_SIZE,
+    ) -> None:
+        self.environments = environments
+        self._interpreter = interpreter
+        self._install = install
+        self._max_size = max_size
 
-    @property
-    def _tag(self) -> str:
-        """Tells interpreters apart: version, and where it lies (an environment points into it)."""
-        where = hashlib.sha256(str(Path(sys.base_prefix).resolve()).encode()).hexdigest()[:8]
-        return f"py{sysconfig.get_python_version()}-{where}"
+    def folder(self, build: Build) -> Path:
+        """Where the environment of a build is, or will be."""
+        return self.environments.folder / _name(build, self._interpreter)
 
-    def folder(self, version: str) -> Path:
-        """Where the environment of a version is, or will be."""
-        return self.root / "environments" / f"torch-{version}-{self._tag}"
-
-    def find(self, version: str) -> Environment | None:
-        """The finished environment of a version, None where there is none or it was broken."""
-        folder = self.folder(version)
-        try:
-            record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-            there = read_version(folder / record["version_file"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
-        python = folder / "bin" / "python"
-        if there != (record["version"], record["git_version"]) or not python.exists():
-            return None
-        return Environment(python, record["version"], record["git_version"])
-
-    def provide(
-        self, version: str, narrate: Callable[[str], None] = lambda line: None
-    ) -> Environment:
-        """The environment of an exact version, made now where it is not there.
+    @contextmanager
+    def use(self, build: Build, narrate: Narrate = lambda line: None) -> Iterator[Environment]:
+        """The environment of a build, made now where it is not there; nobody removes it meanwhile.
 
         Raises:
-            repro.uv.InstallError: it could not be made, with the sentence that says why.
+            Unavailable: it could not be made, with the sentence that says why.
         """
-        try:
-            if found := self.find(version):
-                return found
-            locks = self.root / "locks"
-            locks.mkdir(parents=True, exist_ok=True)
-            with FileLock(locks / f"{self.folder(version).name}.lock"):
-                return self.find(version) or self._make(version, narrate)
-        except OSError as error:
-            raise uv.InstallError(
-                f"{error.filename or self.root}: {error.strerror or error}",
-                "make room, or point REPRO_CACHE_DIR at a folder of yours",
-                str(error),
-            ) from error
+        with ExitStack() as held:
+            try:
+                environment = self._held(build, held, narrate)
+            except OSError as error:
+                raise Unavailable(
+                    f"{error.filename or self.environments.root}: {error.strerror or error}",
+                    "make room, or point REPRO_CACHE_DIR at a folder of yours",
+                    str(error),
+                ) from error
+            yield environment
 
-    def _make(self, version: str, narrate: Callable[[str], None]) -> Environment:
+    def _held(self, build: Build, held: ExitStack, narrate: Narrate) -> Environment:
+        folder = self.folder(build)
+        lock = self.environments.lock(folder.name)
+
+        def waiting() -> None:
+            narrate(f"waiting for another repro that installs torch {build.version}")
+
+        looked_at: dict[str, Any] | None = None
+        while True:
+            with ExitStack() as sharing:
+                sharing.enter_context(shared(lock, waiting))
+                record = record_of(folder)
+                if record is not None and (record == looked_at or _whole(folder)):
+                    os.utime(lock)  # its time is that of the last use
+                    held.push(sharing.pop_all())
+                    python = folder / "bin" / "python"
+                    return Environment(python, record["version"], record["git_version"])
+            with exclusive(lock, waiting) as descriptor:
+                if record_of(folder) is None or not _whole(folder):
+                    self._make(build, descriptor, narrate)
+                looked_at = record_of(folder)
+            # Between the two locks somebody may have removed it, or made another.
+
+    def _make(self, build: Build, descriptor: int, narrate: Narrate) -> None:
         """Make it aside and rename it, so that it appears whole or not at all."""
-        final = self.folder(version)
-        final.parent.mkdir(parents=True, exist_ok=True)
-        self._sweep(final)
-        aside = final.parent / f".{final.name}.{uuid.uuid4().hex[:8]}"
-        narrate(f"installing torch {version}")
+        final = self.folder(build)
+        self.environments.folder.mkdir(parents=True, exist_ok=True)
+        self.environments.sweep(but=final.name)
+        self.environments.clear(final.name)
+        suspects: frozenset[str] = frozenset()
+        if final.exists():
+            suspects = integrity.changed(final, final / FILES)
+            narrate(f"the environment of torch {build.version} was changed; it is made anew")
+            self.environments.discard(final)
+        aside = self.environments.aside(final.name)
         try:
-            uv.call(["venv", "--quiet", "--relocatable", "--python", self.base, aside], self.root)
-            python = aside / "bin" / "python"
-            uv.call(
-                ["pip", "install", "--python", python, f"torch=={version}", *COMPANIONS], self.root
-            )
-            environment = self._record(aside, version)
+            installed = self._install(build, aside, [descriptor], narrate)
+            if damaged := integrity.damaged(aside, suspects):
+                # uv links files from its cache: who edits one in place edits the cache too.
+                narrate(
+                    f"uv's cache has {', '.join(damaged)} as it was changed; it is fetched anew "
+                    f"(`uv cache clean {' '.join(damaged)}` mends the cache)"
+                )
+                shutil.rmtree(aside)
+                installed = self._install(build, aside, [descriptor], narrate, fresh=True)
+            self._finish(build, aside, installed, descriptor)
             os.rename(aside, final)
         finally:
             shutil.rmtree(aside, ignore_errors=True)
-        return Environment(final / "bin" / "python", environment.version, environment.git_version)
+        if self._max_size is not None:
+            for removed in self.environments.evict(self._max_size, but=final.name):
+                narrate(f"removed {removed.name}, which was not used for longest")
 
-    def _sweep(self, final: Path) -> None:
-        """Remove what a killed install or a broken environment left; the lock is held."""
-        for leftover in final.parent.glob(f".{final.name}.*"):
-            shutil.rmtree(leftover)
-        if final.exists():
-            shutil.rmtree(final)
-
-    @staticmethod
-    def _record(aside: Path, wanted: str) -> Environment:
-        """Check that what was asked for is what is there, and write that down."""
-        files = list(aside.glob("lib/python*/site-packages/torch/version.py"))
-        if not files:
-            raise uv.InstallError("the install brought no torch", "see the log", "")
-        try:
-            version, commit = read_version(files[0])
-        except ValueError as error:
-            raise uv.InstallError(str(error), "name another build", "") from error
-        if version != wanted and version.partition("+")[0] != wanted:
-            raise uv.InstallError(
-                f"asked for torch {wanted}, but torch {version} was installed",
-                "this is a fault of the index; name another build",
-                "",
-            )
-        environment = Environment(aside / "bin" / "python", version, commit)
-        record = asdict(environment) | {
-            "python": "bin/python",
-            "version_file": str(files[0].relative_to(aside)),
+    def _finish(self, build: Build, aside: Path, installed: Installed, descriptor: int) -> None:
+        """Compile its bytecode, and write down what it is."""
+        name = self.folder(build).name
+        site = integrity.site_packages(aside)
+        compile_torch(
+            aside / "bin" / "python", site, self.environments.bytecode(name), [descriptor]
+        )
+        record = asdict(installed) | {
+            "schema": SCHEMA,
+            "variant": build.variant,
+            "url": without_credentials(build.url),
+            "python": self._interpreter.full,
+            "made": datetime.now(UTC).isoformat(timespec="seconds"),
         }
+        integrity.write_down(aside, aside / FILES)
         (aside / RECORD).write_text(json.dumps(record, indent=1), encoding="utf-8")
-        return environment
+
+
+def _whole(folder: Path) -> bool:
+    """Whether an environment is as it was made."""
+    return not integrity.changed(folder, folder / FILES)
+
+
+def _name(build: Build, interpreter: Interpreter) -> str:
+    """The name of a build's environment: another wheel, or another Python, is another one."""
+    identity = without_credentials(build.url)
+    if identity.startswith("file:"):
+        # A wheel on disk can be built again under its name.
+        stat = Path(unquote(urlsplit(identity).path)).stat()
+        identity += f" {stat.st_size} {stat.st_mtime_ns}"
+    short = hashlib.sha256(identity.encode()).hexdigest()[:8]
+    version = re.sub(r"[^\w.+]", "-", str(build.version))
+    return f"torch-{version}-{interpreter.name}-{short}"

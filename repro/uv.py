@@ -6,23 +6,16 @@ import os
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import unquote
 
+from repro.errors import Unavailable
 from repro.process import Ended, run
 
 INSTALL_LIMIT = 3600.0
 ATTEMPTS = 3
-RETRY_PAUSE = 5.0
-
-
-class InstallError(Exception):
-    """uv could not do it. `str()` is one sentence; `hint` the next step; `log` what uv printed."""
-
-    def __init__(self, reason: str, hint: str, log: str) -> None:
-        super().__init__(reason)
-        self.hint = hint
-        self.log = log
+RETRY_PAUSE = 2.0
 
 
 @dataclass(frozen=True)
@@ -31,6 +24,7 @@ class _Complaint:
     reason: str
     hint: str
     passing: bool = False  # whether trying again can help
+    of_file: bool = False  # whether the file that uv names belongs in the sentence
 
 
 _COMPLAINTS = (
@@ -50,37 +44,85 @@ _COMPLAINTS = (
         "unset UV_OFFLINE, then run it again",
     ),
     _Complaint(
-        r"HTTP status client error|\b40[134] ",
-        "the package index refuses",
-        "look at uv's index settings and their credentials",
+        r"Hash mismatch",
+        "its sha256 is not what the index states",
+        "this is a fault of the index or of what is between; name another build",
+        of_file=True,
     ),
     _Complaint(
-        r"error sending request|[Ff]ailed to fetch|Failed to download|dns error|timed out"
+        r"does not match filename|does not match given version|does not match the expected",
+        "its METADATA states another name or version than its file name",
+        "this is a fault of the index; name another build",
+        of_file=True,
+    ),
+    _Complaint(
+        r"HTTP status client error \((\d+)|\b(40[134]) ",
+        "the server answers {status}, not available",
+        "look at uv's index settings and their credentials",
+        of_file=True,
+    ),
+    _Complaint(
+        r"HTTP status server error \((\d+)",
+        "the server answers {status}",
+        "try it again later",
+        passing=True,
+        of_file=True,
+    ),
+    _Complaint(
+        r"timed out|network timeout",
+        "the server stalled",
+        "look at the network, then run it again; UV_HTTP_TIMEOUT is how long uv waits",
+        of_file=True,
+    ),
+    _Complaint(
+        r"end of file before message length|unexpected end of file|error reading a body",
+        "what came was cut off",
+        "look at the network, then run it again",
+        passing=True,
+        of_file=True,
+    ),
+    _Complaint(
+        r"error sending request|[Ff]ailed to fetch|Failed to download|dns error"
         r"|client error|connection|Could not connect|Network is unreachable|tunneling",
         "the package index cannot be reached",
         "look at the network, the proxy and uv's index settings, then run it again",
         passing=True,
+        of_file=True,
+    ),
+    _Complaint(
+        r"Failed to unzip|Failed to read from zip|invalid package format|malformed wheel",
+        "the file is damaged",
+        "this is a fault of the index; name another build",
+        of_file=True,
     ),
     _Complaint(
         r"no wheels with a matching|not available for .*platform|not compatible with|no wheels"
         r"|has no .*wheels|requires Python|depend on Python|current Python version",
         "the index has no wheel of it for this Python and platform",
-        "run repro with another Python, for instance in an environment made by "
-        "`uv venv --python 3.12`",
+        "choose another Python with --python",
     ),
     _Complaint(
         r"No solution found|no version of|not found in the package registry|unsatisfiable",
         "the index has no such version",
-        "`uvx pip index versions torch` lists what it has",
+        "`repro builds` lists what there is",
     ),
 )
+
+
+def _file_in(log: str) -> str:
+    """The wheel that uv complains of, as the beginning of a sentence."""
+    found = re.search(r"([^/\s`'\"]+\.whl)\b", log)
+    return f"{unquote(found[1])}: " if found else ""
 
 
 def _complaint(log: str) -> _Complaint:
     text = re.sub(r"\s+", " ", log)
     for complaint in _COMPLAINTS:
-        if re.search(complaint.pattern, text):
-            return complaint
+        if found := re.search(complaint.pattern, text):
+            status = next((group for group in found.groups() if group), "")
+            reason = complaint.reason.format(status=status)
+            name = _file_in(log) if complaint.of_file else ""
+            return replace(complaint, reason=f"{name}{reason}")
     told = re.search(r"^\s*(?:error:|\u00d7).*", log, re.MULTILINE | re.DOTALL)
     lines = [
         line.lstrip(" \u00d7\u2570\u2500\u25b6\u2502\u251c")
@@ -90,16 +132,22 @@ def _complaint(log: str) -> _Complaint:
     return _Complaint("", f"uv failed: {lines[0] if lines else 'without a word'}", "see the log")
 
 
-def call(arguments: Sequence[str | Path], folder: Path, timeout: float = INSTALL_LIMIT) -> Ended:
+def call(
+    arguments: Sequence[str | Path],
+    folder: Path,
+    timeout: float = INSTALL_LIMIT,
+    holding: Sequence[int] = (),
+) -> Ended:
     """Run uv, again where the network failed. uv's own settings and cache are the user's.
 
     Args:
         arguments: those of uv.
         folder: its working directory: a folder of ours, so that no project's file is picked up.
         timeout: seconds for one attempt.
+        holding: descriptors of locks that are to last as long as uv runs, even without us.
 
     Raises:
-        InstallError: it failed, with the sentence that says why.
+        Unavailable: it failed, with the sentence that says why.
     """
     import uv  # finds the executable that was installed with us
 
@@ -107,12 +155,16 @@ def call(arguments: Sequence[str | Path], folder: Path, timeout: float = INSTALL
     settings |= {"UV_NO_PROGRESS": "1", "NO_COLOR": "1"}
     for attempt in range(1, ATTEMPTS + 1):
         ended = run(
-            [uv.find_uv_bin(), *arguments], environment=settings, folder=folder, timeout=timeout
+            [uv.find_uv_bin(), *arguments],
+            environment=settings,
+            folder=folder,
+            timeout=timeout,
+            holding=holding,
         )
         if ended.exit_code == 0:
             return ended
         if ended.timed_out:
-            raise InstallError(
+            raise Unavailable(
                 f"uv had not finished after {timeout:g} s",
                 "look at the network, then run it again",
                 ended.stderr.text,
@@ -121,4 +173,4 @@ def call(arguments: Sequence[str | Path], folder: Path, timeout: float = INSTALL
         if not complaint.passing or attempt == ATTEMPTS:
             break
         time.sleep(RETRY_PAUSE * attempt)
-    raise InstallError(complaint.reason, complaint.hint, ended.stderr.text)
+    raise Unavailable(complaint.reason, complaint.hint, ended.stderr.text)

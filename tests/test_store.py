@@ -1,183 +1,249 @@
+"""Environments: whole or absent, one install for all who ask, checked before use."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
 import json
 import multiprocessing
 import os
 import shutil
+import signal
+import subprocess
+import sys
 import threading
 import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
+from packaging.version import Version
 
-import repro.uv
-from repro.errors import ReproError
-from repro.store import RECORD, Store, cache_folder, interpreter, read_version
-from repro.uv import InstallError
+from repro.builds import Build, Origin
+from repro.environments import RECORD, Environments, cache_folder
+from repro.errors import ReproError, Unavailable
+from repro.integrity import site_packages
+from repro.interpreters import find_interpreter
+from repro.store import Environment, Installed, Store
+from tests.conftest import alive
 
 COMMIT = "2236df1770800ffea5697b11b0bb0d910b2e59e1"
-OLD_STYLE = """\
-from typing import Optional
-
-__all__ = ['__version__', 'debug', 'cuda', 'git_version', 'hip']
-__version__ = '{version}'
-debug = False
-cuda: Optional[str] = '12.4'
-git_version = '{commit}'
-hip: Optional[str] = None
-"""
-NEW_STYLE = """\
-from typing import Optional
-
-__all__ = ["__version__", "debug", "cuda", "git_version"]
-__version__: str = "{version}"
-debug: bool = False
-cuda: Optional[str] = None
-git_version: Optional[str] = "{commit}"
-"""
+FILES = {
+    "torch/__init__.py": "from torch.version import __version__\n",
+    "torch/version.py": f"__version__ = '2.12.1+cpu'\ngit_version = '{COMMIT}'\n",
+    "torch/nested/deep.py": "VALUE = 1\n",
+}
 
 
-class FakeUv:
-    """Makes the tree that uv would make. What is asked of it is written down in a file."""
+def build_of(version: str = "2.12.1+cpu", index: str = "index.example") -> Build:
+    name = f"torch-{version}-cp311-cp311-linux_x86_64.whl"
+    return Build(Version(version), name, f"https://{index}/{name}", Origin.PYTORCH, "cpu")
 
-    def __init__(self, folder: Path, version: str | None = None, pause: float = 0.0) -> None:
-        self.asked = folder / "asked"
-        self.version = version
+
+class Maker:
+    """Makes the tree that an installer would make, and writes down that it was asked to.
+
+    Args:
+        pause: seconds that it takes.
+        fails: what it raises when it is half done.
+        child: a command that it runs half way, holding the lock.
+        cache: files that it links, as uv does, instead of writing them.
+    """
+
+    def __init__(self, folder: Path, pause: float = 0.0) -> None:
+        self.log = folder / "installs"
         self.pause = pause
-        self.fails: Exception | None = None
-        self.text = OLD_STYLE
+        self.fails: BaseException | None = None
+        self.child: Sequence[str] = ()
+        self.cache: Path | None = None
 
-    def __call__(self, arguments, folder, timeout=0.0):
-        words = [str(argument) for argument in arguments]
-        assert Path(folder).is_dir()
-        with self.asked.open("a") as file:
-            file.write(" ".join(words) + "\n")
-        if words[0] == "venv":
-            python = Path(words[-1]) / "bin" / "python"
-            python.parent.mkdir(parents=True)
-            python.write_text("#!/bin/sh\n")
-            python.chmod(0o755)
-            return
+    def __call__(
+        self,
+        build: Build,
+        folder: Path,
+        holding: Sequence[int],
+        narrate: Callable[[str], None],
+        fresh: bool = False,
+    ) -> Installed:
+        with self.log.open("a") as file:
+            file.write(f"{build.version}{' fresh' * fresh}\n")
+        narrate(f"installing torch {build.version}")
+        (folder / "bin").mkdir(parents=True)
+        os.symlink(sys.executable, folder / "bin" / "python")
+        site = folder / "lib" / "python3.11" / "site-packages"
+        if self.child:
+            subprocess.run(self.child, pass_fds=holding, check=True)
         time.sleep(self.pause)
-        environment = Path(words[words.index("--python") + 1]).parent.parent
-        [wanted] = [word for word in words if word.startswith("torch==")]
-        torch = environment / "lib" / "python3.11" / "site-packages" / "torch"
-        torch.mkdir(parents=True)
-        version = self.version or wanted.removeprefix("torch==") + "+cpu"
-        (torch / "version.py").write_text(self.text.format(version=version, commit=COMMIT))
         if self.fails is not None:
             raise self.fails
+        rows = []
+        for name, text in FILES.items():
+            path = site / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if self.cache is not None and not fresh:
+                os.link(self.cache / name, path)
+            else:
+                path.write_text(text)
+            digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest())
+            rows.append(f"{name},sha256={digest.rstrip(b'=').decode()},{len(text)}\n")
+        (site / "torch-2.12.1.dist-info").mkdir()
+        (site / "torch-2.12.1.dist-info" / "RECORD").write_text("".join(rows))
+        return Installed("2.12.1+cpu", COMMIT, "triton 3.6.0")
 
     @property
     def installs(self) -> list[str]:
-        return [line for line in self.asked.read_text().splitlines() if "pip install" in line]
+        return self.log.read_text().splitlines() if self.log.exists() else []
 
 
 @pytest.fixture
-def uv(tmp_path, monkeypatch) -> FakeUv:
-    fake = FakeUv(tmp_path)
-    monkeypatch.setattr(repro.uv, "call", fake)
-    return fake
+def maker(tmp_path: Path) -> Maker:
+    return Maker(tmp_path)
+
+
+def open_store(folder: Path, maker: Maker, max_size: int | None = None) -> Store:
+    return Store(Environments(folder / "cache"), find_interpreter(None), maker, max_size)
 
 
 @pytest.fixture
-def store(tmp_path) -> Store:
-    return Store(tmp_path / "cache")
+def store(tmp_path: Path, maker: Maker) -> Store:
+    return open_store(tmp_path, maker)
 
 
-def environments(store: Store) -> list[str]:
-    folder = store.root / "environments"
+def made(store: Store, build: Build, said: list[str] | None = None) -> Environment:
+    with store.use(build, [].append if said is None else said.append) as environment:
+        return environment
+
+
+def folders(store: Store) -> list[str]:
+    folder = store.environments.folder
     return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+
+
+def site(store: Store) -> Path:
+    return site_packages(store.folder(build_of()))
 
 
 # --- whole or absent ----------------------------------------------------------------------------
 
 
-def test_an_environment_is_made_and_says_what_is_in_it(store, uv):
-    said = []
-    made = store.provide("2.12.1", said.append)
-    assert (made.version, made.git_version) == ("2.12.1+cpu", COMMIT)
-    assert made.python == store.folder("2.12.1") / "bin" / "python"
-    assert made.python.exists()
-    assert environments(store) == [store.folder("2.12.1").name]
-    assert said == ["installing torch 2.12.1"]
-    [install] = uv.installs
-    assert "torch==2.12.1" in install
-    assert "setuptools" in install
-    assert "numpy" in install
+def test_an_environment_is_made_and_says_what_is_in_it(store, maker):
+    said: list[str] = []
+    environment = made(store, build_of(), said)
+    folder = store.folder(build_of())
+    assert environment == Environment(folder / "bin" / "python", "2.12.1+cpu", COMMIT)
+    assert folders(store) == [folder.name]
+    assert said == ["installing torch 2.12.1+cpu"]
+    record = json.loads((folder / RECORD).read_text())
+    assert record["triton"] == "triton 3.6.0"
+    assert record["variant"] == "cpu"
+    [stored] = store.environments.all()
+    assert (stored.version, stored.git_version, stored.in_use) == ("2.12.1+cpu", COMMIT, False)
 
 
-def test_an_environment_that_is_there_is_used_again(store, uv):
-    made = store.provide("2.12.1")
-    said = []
-    assert store.provide("2.12.1", said.append) == made == store.find("2.12.1")
-    assert len(uv.installs) == 1
-    assert said == []
+def test_an_environment_that_is_there_is_used_again(store, maker):
+    first = made(store, build_of())
+    said: list[str] = []
+    assert made(store, build_of(), said) == first
+    assert (maker.installs, said) == (["2.12.1+cpu"], [])
 
 
-def test_versions_do_not_share_an_environment(store, uv):
-    assert store.provide("2.12.1").python != store.provide("2.12.0").python
-    assert len(uv.installs) == 2
+def test_bytecode_is_there_before_the_first_import(store):
+    made(store, build_of())
+    compiled = {path.name.partition(".")[0] for path in site(store).rglob("*.pyc")}
+    assert compiled == {"__init__", "version", "deep"}
 
 
-def test_what_is_not_there_is_not_found(store):
-    assert store.find("2.12.1") is None
-    assert not store.root.exists()
+@pytest.mark.parametrize(
+    "other", [build_of("2.12.0+cpu"), build_of("2.12.1+cu130"), build_of(index="other.example")]
+)
+def test_another_build_is_another_environment(store, maker, other):
+    assert made(store, build_of()).python != made(store, other).python
+    assert len(maker.installs) == 2
+
+
+def test_another_python_is_another_environment(store, tmp_path, maker):
+    newer = replace(find_interpreter(None), version=(3, 14), base="/elsewhere")
+    other = Store(Environments(tmp_path / "cache"), newer, maker)
+    assert store.folder(build_of()) != other.folder(build_of())
+    assert "py3.14" in other.folder(build_of()).name
+
+
+def test_credentials_make_no_difference_and_are_not_written_down(store):
+    plain = build_of()
+    secret = replace(plain, url=plain.url.replace("://", "://me:hunter2@"))
+    assert store.folder(plain) == store.folder(secret)
+    made(store, secret)
+    assert "hunter2" not in (store.folder(plain) / RECORD).read_text()
+
+
+def test_a_wheel_on_disk_that_was_built_again_is_another_environment(store, tmp_path):
+    wheel = tmp_path / build_of().filename
+    wheel.write_bytes(b"one")
+    build = replace(build_of(), url=wheel.as_uri(), origin=Origin.GIVEN)
+    before = store.folder(build)
+    wheel.write_bytes(b"another")
+    assert store.folder(build) != before
+
+
+def test_nothing_is_made_by_looking(store):
+    assert store.environments.all() == []
+    assert not store.environments.root.exists()
 
 
 @pytest.mark.parametrize(
     "error",
-    [InstallError("no network", "hint", "log"), KeyboardInterrupt(), OSError(28, "No space")],
+    [Unavailable("no network", "hint", "log"), KeyboardInterrupt(), OSError(28, "No space")],
 )
-def test_a_failure_leaves_nothing_behind(store, uv, error):
-    uv.fails = error
-    with pytest.raises((InstallError, KeyboardInterrupt)):
-        store.provide("2.12.1")
-    assert environments(store) == []
-    assert store.find("2.12.1") is None
-    uv.fails = None
-    assert store.provide("2.12.1").version == "2.12.1+cpu"
+def test_a_failure_leaves_nothing_behind(store, maker, error):
+    maker.fails = error
+    with pytest.raises((Unavailable, KeyboardInterrupt)):
+        made(store, build_of())
+    assert folders(store) == []
+    maker.fails = None
+    assert made(store, build_of()).version == "2.12.1+cpu"
 
 
-def test_what_the_disk_says_is_a_sentence(store, uv):
-    uv.fails = OSError(28, "No space left on device", "/cache/x")
-    with pytest.raises(InstallError, match=r"^/cache/x: No space left on device$") as caught:
-        store.provide("2.12.1")
+def test_what_the_disk_says_is_a_sentence(store, maker):
+    maker.fails = OSError(28, "No space left on device", "/cache/x")
+    with pytest.raises(Unavailable, match=r"^/cache/x: No space left on device$") as caught:
+        made(store, build_of())
     assert "REPRO_CACHE_DIR" in caught.value.hint
 
 
-def test_a_cache_folder_that_cannot_be_made_is_a_sentence(tmp_path, uv):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(InstallError, match=r"Not a directory|File exists"):
-        Store(tmp_path / "file").provide("2.12.1")
+def test_what_goes_wrong_with_the_user_is_not_the_stores(store):
+    error = OSError(28, "No space left on device", "/scratch")
+    with pytest.raises(OSError, match="No space") as caught, store.use(build_of()):
+        raise error
+    assert caught.value is error
 
 
-def test_what_a_killed_install_left_is_swept(store, uv):
-    folder = store.folder("2.12.1")
-    leftover = folder.parent / f".{folder.name}.0123abcd"
-    other = folder.parent / f".{store.folder('2.6.0').name}.0123abcd"
-    for path in (leftover, other):
-        (path / "lib").mkdir(parents=True)
-    store.provide("2.12.1")
-    assert not leftover.exists()
-    assert other.exists()  # another process may be at it
-
-
-def test_a_half_made_environment_is_not_taken_for_one(store, uv):
-    (store.folder("2.12.1") / "bin").mkdir(parents=True)
-    assert store.find("2.12.1") is None
-    assert store.provide("2.12.1").version == "2.12.1+cpu"
+def test_a_cache_folder_that_cannot_be_made_is_a_sentence(tmp_path, maker):
+    (tmp_path / "cache").write_text("")
+    with pytest.raises(Unavailable, match=r"Not a directory|File exists"):
+        made(open_store(tmp_path, maker), build_of())
 
 
 # --- checked before use -------------------------------------------------------------------------
 
 
+def edited(folder: Path) -> None:
+    path = site_packages(folder) / "torch" / "nested" / "deep.py"
+    path.write_text("VALUE = 2\n")
+
+
 def other_version(folder: Path) -> None:
-    [file] = folder.glob("lib/python*/site-packages/torch/version.py")
-    file.write_text(OLD_STYLE.format(version="2.11.0+cpu", commit=COMMIT))
+    path = site_packages(folder) / "torch" / "version.py"
+    path.write_text("__version__ = '2.11.0+cpu'\n")
 
 
-def other_commit(folder: Path) -> None:
-    [file] = folder.glob("lib/python*/site-packages/torch/version.py")
-    file.write_text(OLD_STYLE.format(version="2.12.1+cpu", commit="f" * 40))
+def injected(folder: Path) -> None:
+    (site_packages(folder) / "sitecustomize.py").write_text("raise SystemExit\n")
+
+
+def deleted(folder: Path) -> None:
+    (site_packages(folder) / "torch" / "nested" / "deep.py").unlink()
 
 
 def no_torch(folder: Path) -> None:
@@ -205,181 +271,222 @@ def record_of_another_kind(folder: Path) -> None:
     (folder / RECORD).write_text("[]")
 
 
-def record_without_a_key(folder: Path) -> None:
-    (folder / RECORD).write_text(json.dumps({"version": "2.12.1+cpu"}))
+def record_of_another_schema(folder: Path) -> None:
+    record = json.loads((folder / RECORD).read_text())
+    (folder / RECORD).write_text(json.dumps(record | {"schema": 0}))
 
 
 def record_that_is_no_text(folder: Path) -> None:
     (folder / RECORD).write_bytes(b"\xff\xfe\x00")
 
 
-BREAKAGES = [other_version, other_commit, no_torch, no_python, python_that_points_nowhere]
-BREAKAGES += [no_record, cut_record, record_of_another_kind, record_without_a_key]
-BREAKAGES += [record_that_is_no_text]
+def no_list_of_files(folder: Path) -> None:
+    (folder / "files.json").unlink()
+
+
+def half_made(folder: Path) -> None:
+    shutil.rmtree(folder)
+    (folder / "bin").mkdir(parents=True)
+
+
+BREAKAGES = [edited, other_version, injected, deleted, no_torch, no_python, no_record, cut_record]
+BREAKAGES += [python_that_points_nowhere, record_of_another_kind, record_of_another_schema]
+BREAKAGES += [record_that_is_no_text, no_list_of_files, half_made]
 
 
 @pytest.mark.parametrize("break_it", BREAKAGES, ids=lambda function: function.__name__)
-def test_a_broken_environment_is_made_anew(store, uv, break_it):
-    store.provide("2.12.1")
-    break_it(store.folder("2.12.1"))
-    assert store.find("2.12.1") is None
-    made = store.provide("2.12.1")
-    assert (made.version, made.git_version) == ("2.12.1+cpu", COMMIT)
-    assert made.python.exists()
-    assert len(uv.installs) == 2
-    assert environments(store) == [store.folder("2.12.1").name]
+def test_a_broken_environment_is_made_anew_and_it_is_said(store, maker, break_it):
+    first = made(store, build_of())
+    break_it(store.folder(build_of()))
+    said: list[str] = []
+    assert made(store, build_of(), said) == first
+    assert maker.installs == ["2.12.1+cpu"] * 2
+    assert said[0] == "the environment of torch 2.12.1+cpu was changed; it is made anew"
+    assert folders(store) == [store.folder(build_of()).name]
+    assert (site(store) / "torch" / "nested" / "deep.py").read_text() == "VALUE = 1\n"
+    assert not (site(store) / "sitecustomize.py").exists()
 
 
-@pytest.mark.parametrize(
-    ("wanted", "inside"),
-    [
-        ("2.12.1", "2.12.0+cpu"),
-        ("2.12.1", "2.12.10+cpu"),
-        ("2.13.0.dev20260528", "2.13.0.dev20260527+cpu"),
-        ("2.12.1+cu130", "2.12.1+cpu"),
-    ],
-)
-def test_another_version_than_was_asked_for_is_an_error(store, uv, wanted, inside):
-    uv.version = inside
-    with pytest.raises(InstallError) as caught:
-        store.provide(wanted)
-    assert wanted in str(caught.value)
-    assert inside in str(caught.value)
-    assert environments(store) == []
+def test_bytecode_that_a_run_writes_breaks_nothing(store, maker):
+    environment = made(store, build_of())
+    code = f"import sys; sys.path.insert(0, {str(site(store))!r}); import torch.nested.deep"
+    subprocess.run([environment.python, "-c", code], check=True)
+    made(store, build_of())
+    assert len(maker.installs) == 1
 
 
-@pytest.mark.parametrize(
-    ("wanted", "inside"),
-    [("2.12.1", "2.12.1"), ("2.12.1", "2.12.1+cu130"), ("2.12.1+cpu", "2.12.1+cpu")],
-)
-def test_a_variant_that_was_not_asked_for_is_free(store, uv, wanted, inside):
-    uv.version = inside
-    assert store.provide(wanted).version == inside
-
-
-def test_an_install_that_brings_no_torch_is_an_error(store, monkeypatch, uv):
-    def without(arguments, folder, timeout=0.0):
-        if str(arguments[0]) == "venv":
-            uv(arguments, folder)
-
-    monkeypatch.setattr(repro.uv, "call", without)
-    with pytest.raises(InstallError, match="brought no torch"):
-        store.provide("2.12.1")
-    assert environments(store) == []
-
-
-def test_a_torch_that_states_no_version_is_an_error_of_ours(store, uv):
-    uv.text = "# {version} {commit}\n"
-    with pytest.raises(InstallError):
-        store.provide("2.12.1")
-    assert environments(store) == []
+def test_a_file_that_was_changed_in_uvs_cache_too_is_fetched_anew(store, maker, tmp_path):
+    maker.cache = tmp_path / "uv"
+    for name, text in FILES.items():
+        (maker.cache / name).parent.mkdir(parents=True, exist_ok=True)
+        (maker.cache / name).write_text(text)
+    made(store, build_of())
+    edited(store.folder(build_of()))  # a hard link: the cache has it as well
+    said: list[str] = []
+    made(store, build_of(), said)
+    assert (site(store) / "torch" / "nested" / "deep.py").read_text() == "VALUE = 1\n"
+    assert maker.installs == ["2.12.1+cpu", "2.12.1+cpu", "2.12.1+cpu fresh"]
+    assert any("uv's cache has torch as it was changed" in line for line in said)
+    assert any("`uv cache clean torch`" in line for line in said)
 
 
 # --- several at once ----------------------------------------------------------------------------
 
 
-def test_threads_that_ask_at_once_make_one_install(store, uv):
-    uv.pause = 0.2
-    made = []
+def test_threads_that_ask_at_once_make_one_install(store, maker):
+    maker.pause = 0.2
+    answers = []
     threads = [
-        threading.Thread(target=lambda: made.append(store.provide("2.12.1"))) for _ in range(4)
+        threading.Thread(target=lambda: answers.append(made(store, build_of()))) for _ in range(4)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(made) == 4
-    assert len(set(made)) == 1
-    assert len(uv.installs) == 1
+    assert len(answers) == 4
+    assert len(set(answers)) == 1
+    assert len(maker.installs) == 1
 
 
-def _provide(root: Path, answers) -> None:
-    answers.put(str(Store(root).provide("2.12.1").python))
+def _use(folder: Path, version: str, pause: float, answers) -> None:
+    store = open_store(folder, Maker(folder, pause))
+    with store.use(build_of(version)) as environment:
+        answers.put((version, str(environment.python)))
 
 
-def test_processes_that_ask_at_once_make_one_install(store, uv):
-    uv.pause = 0.2
-    context = multiprocessing.get_context("fork")
+def test_8_processes_that_ask_at_once_make_one_install(tmp_path, store, maker):
+    context = multiprocessing.get_context("spawn")
     answers = context.Queue()
-    children = [context.Process(target=_provide, args=(store.root, answers)) for _ in range(4)]
+    children = [
+        context.Process(target=_use, args=(tmp_path, "2.12.1+cpu", 0.5, answers)) for _ in range(8)
+    ]
     for child in children:
         child.start()
-    given = {answers.get(timeout=20) for _ in children}
+    given = {answers.get(timeout=60) for _ in children}
     for child in children:
         child.join()
-    assert given == {str(store.folder("2.12.1") / "bin" / "python")}
-    assert len(uv.installs) == 1
+    assert given == {("2.12.1+cpu", str(store.folder(build_of()) / "bin" / "python"))}
+    assert maker.installs == ["2.12.1+cpu"]
 
 
-# --- reading a version --------------------------------------------------------------------------
+def test_two_builds_at_once_do_not_disturb_each_other(tmp_path, store, maker):
+    context = multiprocessing.get_context("spawn")
+    answers = context.Queue()
+    versions = ["2.12.1+cpu", "2.12.0+cpu"] * 2
+    children = [
+        context.Process(target=_use, args=(tmp_path, version, 0.5, answers)) for version in versions
+    ]
+    for child in children:
+        child.start()
+    given = {answers.get(timeout=60) for _ in children}
+    for child in children:
+        child.join()
+    assert given == {
+        (version, str(store.folder(build_of(version)) / "bin" / "python")) for version in versions
+    }
+    assert sorted(maker.installs) == ["2.12.0+cpu", "2.12.1+cpu"]
 
 
-@pytest.mark.parametrize(
-    ("text", "version", "commit"),
-    [
-        (OLD_STYLE.format(version="2.6.0+cu124", commit=COMMIT), "2.6.0+cu124", COMMIT),
-        (NEW_STYLE.format(version="2.15.0", commit=COMMIT), "2.15.0", COMMIT),
-        ("__version__ = '2.6.0'\n", "2.6.0", None),
-        ("__version__ = '2.6.0'\ngit_version: Optional[str] = None\n", "2.6.0", None),
-        ("__version__='2.6.0'\ngit_version: str | None = 'abc'\n", "2.6.0", "abc"),
-        ("__all__ = ['__version__']\n__version__ : Final = '2.6.0'\r\n", "2.6.0", None),
-    ],
-)
-def test_forms_of_a_version_file(tmp_path, text, version, commit):
-    (tmp_path / "version.py").write_bytes(text.encode())
-    assert read_version(tmp_path / "version.py") == (version, commit)
+def test_who_waits_is_told_why(store, maker, tmp_path, monkeypatch):
+    monkeypatch.setattr("repro.locks.PATIENCE", 0.1)
+    started = threading.Event()
+    maker.pause = 1.0
+    other = threading.Thread(target=lambda: (started.set(), made(store, build_of())))
+    other.start()
+    started.wait()
+    while not maker.installs:
+        time.sleep(0.01)
+    said: list[str] = []
+    made(store, build_of(), said)
+    other.join()
+    assert said == ["waiting for another repro that installs torch 2.12.1+cpu"]
 
 
-def test_a_version_file_is_not_run(tmp_path):
-    path = tmp_path / "version.py"
-    path.write_text("raise SystemExit\n__version__ = '2.6.0'\n")
-    assert read_version(path) == ("2.6.0", None)
+# --- killed -------------------------------------------------------------------------------------
+
+KILLED = """\
+import sys
+from pathlib import Path
+from tests.test_store import Maker, build_of, made, open_store
+maker = Maker(Path(sys.argv[1]))
+maker.child = sys.argv[2:]
+made(open_store(Path(sys.argv[1]), maker), build_of())
+"""
 
 
-def test_a_version_file_without_a_version_is_an_error(tmp_path):
-    path = tmp_path / "version.py"
-    path.write_text("version = '1'\n")
-    with pytest.raises(ValueError, match="no __version__"):
-        read_version(path)
-    with pytest.raises(OSError, match="none"):
-        read_version(tmp_path / "none.py")
+def _killed_while_installing(folder: Path, seconds: float) -> psutil.Process:
+    """Kill a process in the middle of an install; its own child, which goes on."""
+    command = [sys.executable, "-c", KILLED, folder, sys.executable, "-c"]
+    sleeper = f"import time; print('up', flush=True); time.sleep({seconds})"
+    process = subprocess.Popen(
+        [*map(str, command), sleeper],
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parent.parent,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"up\n"
+    [child] = psutil.Process(process.pid).children()
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    return child
 
 
-# --- interpreters and folders -------------------------------------------------------------------
+def test_a_killed_install_is_never_taken_for_an_environment_and_is_repaired(tmp_path, store, maker):
+    child = _killed_while_installing(tmp_path, 600)
+    child.kill()
+    [left] = folders(store)
+    assert left.startswith(f".{store.folder(build_of()).name}.")
+    assert store.environments.all() == []
+    made(store, build_of())
+    assert folders(store) == [store.folder(build_of()).name]
 
 
-def program(path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("#!/bin/sh\n")
-    path.chmod(0o755)
-    return path
+def test_any_next_run_clears_what_a_killed_install_left(tmp_path, store):
+    _killed_while_installing(tmp_path, 600).kill()
+    other = build_of("2.6.0+cpu")
+    made(store, other)
+    assert folders(store) == [store.folder(other).name]
 
 
-def test_an_interpreter_is_itself_or_that_of_its_environment(tmp_path, monkeypatch):
-    python = program(tmp_path / "venv" / "bin" / "python")
-    assert interpreter(python) == python
-    assert interpreter(tmp_path / "venv") == python
-    monkeypatch.chdir(tmp_path)
-    assert interpreter(Path("venv")) == python
+def test_an_installer_that_outlives_its_killed_parent_is_left_in_peace(tmp_path, store, maker):
+    child = _killed_while_installing(tmp_path, 2)
+    [left] = folders(store)
+    made(store, build_of("2.6.0+cpu"))  # sweeps
+    assert left in folders(store)
+    assert alive(child.pid)
+    made(store, build_of())  # waits for its end
+    assert not alive(child.pid)
+    assert folders(store) == sorted(
+        [store.folder(build_of()).name, store.folder(build_of("2.6.0+cpu")).name]
+    )
 
 
-def test_the_link_to_an_interpreter_is_kept(tmp_path):
-    """Python finds its environment by the path it was started with."""
-    real = program(tmp_path / "real")
-    (tmp_path / "venv" / "bin").mkdir(parents=True)
-    os.symlink(real, tmp_path / "venv" / "bin" / "python")
-    assert interpreter(tmp_path / "venv") == tmp_path / "venv" / "bin" / "python"
+# --- size ---------------------------------------------------------------------------------------
 
 
-def test_what_is_no_interpreter_is_named(tmp_path):
-    (tmp_path / "text").write_text("")
-    for path, says in (
-        (tmp_path / "none", "none: no such file"),
-        (tmp_path, "without bin/python"),
-        (tmp_path / "text", "not executable"),
-    ):
-        with pytest.raises(ReproError, match=says):
-            interpreter(path)
+def test_the_least_recently_used_is_removed_above_the_limit(tmp_path, maker):
+    store = open_store(tmp_path, maker, max_size=None)
+    versions = ["2.6.0+cpu", "2.7.0+cpu", "2.8.0+cpu"]
+    for age, version in enumerate(versions):
+        made(store, build_of(version))
+        os.utime(store.environments.lock(store.folder(build_of(version)).name), (age, age))
+    size = store.environments.all()[0].size
+    bounded = open_store(tmp_path, maker, max_size=int(size * 2.5))
+    said: list[str] = []
+    made(bounded, build_of("2.9.0+cpu"), said)
+    there = {stored.name for stored in store.environments.all()}
+    assert there == {store.folder(build_of(v)).name for v in ("2.8.0+cpu", "2.9.0+cpu")}
+    assert [line for line in said if line.startswith("removed torch-2.6.0+cpu")]
+
+
+def test_what_is_in_use_is_not_removed_however_old_it_is(tmp_path, maker):
+    store = open_store(tmp_path, maker, max_size=0)
+    with store.use(build_of("2.6.0+cpu")) as environment:
+        made(store, build_of("2.7.0+cpu"))
+        made(store, build_of("2.8.0+cpu"))
+        assert environment.python.exists()
+    there = {stored.name for stored in store.environments.all()}
+    assert there == {store.folder(build_of(v)).name for v in ("2.6.0+cpu", "2.8.0+cpu")}
 
 
 def test_the_cache_folder_can_be_chosen(tmp_path, monkeypatch):
@@ -388,3 +495,14 @@ def test_the_cache_folder_can_be_chosen(tmp_path, monkeypatch):
     monkeypatch.delenv("REPRO_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     assert cache_folder().name == "torch-compile-repro"
+
+
+def test_an_environment_in_use_cannot_be_removed(store):
+    name = store.folder(build_of()).name
+    with store.use(build_of()):
+        [stored] = store.environments.all()
+        assert stored.in_use
+        with pytest.raises(ReproError, match="another repro is using it"):
+            store.environments.remove(name)
+    store.environments.remove(name)
+    assert folders(store) == []

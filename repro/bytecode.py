@@ -1,0 +1,115 @@
+"""torch's bytecode, compiled while installing, so that the first import is as fast as the second.
+
+It takes many seconds, so what was compiled is kept and linked into the next environment of the same
+wheel and Python.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from repro.process import run
+
+LIMIT = 1800.0
+# What torch's wheel brings. Its requirements are not ours to compile: they are small.
+PACKAGES = ("torch", "torchgen", "functorch")
+# Magic number, flags, and for flags 0 the source's time (seconds) and size, 32 bits each (PEP 552).
+_HEADER = struct.Struct("<4s3I")
+
+
+def compile_torch(python: Path, site: Path, kept: Path, holding: Sequence[int]) -> None:
+    """Have every module of torch compiled.
+
+    Args:
+        python: of the environment.
+        site: its `site-packages`.
+        kept: where the bytecode of this wheel and Python is kept, and will be.
+        holding: descriptors that the compiler keeps open.
+
+    A module that does not compile (torch ships templates that are none) is left as it is.
+    """
+    linked = set(_link_all(site, kept))
+    missing = [source for source in _sources(site) if source not in linked]
+    if not missing:
+        return
+    listed = kept.parent / f"{kept.name}.{os.getpid()}"
+    listed.parent.mkdir(parents=True, exist_ok=True)
+    listed.write_text("\n".join(missing))
+    try:
+        # -j 0 is one worker a core.
+        module = ("-I", "-m", "compileall", "-qq", "-j", "0", "-i")
+        command: list[str | Path] = [python, *module, listed]
+        run(command, environment=os.environ, folder=site, timeout=LIMIT, holding=holding)
+    finally:
+        listed.unlink(missing_ok=True)
+    _keep(site, kept, linked)
+
+
+def _sources(site: Path) -> Iterator[str]:
+    for package in PACKAGES:
+        yield from (path for path in _files(site / package) if path.endswith(".py"))
+
+
+def _files(folder: Path) -> Iterator[str]:
+    """Every file below a folder. By os.walk, which is several times as fast as rglob."""
+    for parent, _, names in os.walk(folder):
+        yield from (f"{parent}/{name}" for name in names)
+
+
+def _source_of(compiled: str) -> str:
+    """`torch/__pycache__/x.cpython-311.pyc` is of `torch/x.py`."""
+    folder, _, name = compiled.rpartition("/__pycache__/")
+    return f"{folder}/{name.partition('.')[0]}.py"
+
+
+def _link_all(site: Path, kept: Path) -> Iterator[str]:
+    """Link what was kept of exactly these sources; the sources that have their bytecode now."""
+    made: set[str] = set()
+    for compiled in _files(kept):
+        target = f"{site}{compiled.removeprefix(str(kept))}"
+        source = _source_of(target)
+        if _is_of(compiled, source):
+            folder = os.path.dirname(target)
+            if folder not in made:
+                os.makedirs(folder, exist_ok=True)
+                made.add(folder)
+            _link(compiled, target)
+            yield source
+
+
+def _is_of(compiled: str, source: str) -> bool:
+    """Whether bytecode is of a source as it is now, by the rule by which Python takes it."""
+    mask = 0xFFFFFFFF
+    with contextlib.suppress(OSError, struct.error):
+        stat = os.stat(source)
+        with open(compiled, "rb") as file:
+            _, flags, time, size = _HEADER.unpack(file.read(_HEADER.size))
+        return (flags, time, size) == (0, int(stat.st_mtime) & mask, stat.st_size & mask)
+    return False
+
+
+def _keep(site: Path, kept: Path, linked: set[str]) -> None:
+    """Keep what was compiled for the next environment of this wheel and Python."""
+    for package in PACKAGES:
+        for compiled in _files(site / package):
+            if compiled.endswith(".pyc") and _source_of(compiled) not in linked:
+                target = f"{kept}{compiled.removeprefix(str(site))}"
+                os.makedirs(os.path.dirname(target), exist_ok=True)
+                _link(compiled, target)
+
+
+def _link(source: str, target: str) -> None:
+    """Give a file another name; a copy where the disk cannot."""
+    try:
+        try:
+            os.link(source, target)
+        except FileExistsError:
+            os.unlink(target)
+            os.link(source, target)
+    except OSError:  # another disk, or one without hard links
+        shutil.copy2(source, target)

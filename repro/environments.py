@@ -1,0 +1,179 @@
+"""The environments that are on disk: looked at, and removed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from repro.disk import Content, content_of, together
+from repro.errors import ReproError
+from repro.kept import Removed, Stored
+from repro.locks import try_exclusive
+
+RECORD, FILES = "repro.json", "files.json"
+SCHEMA = 1
+
+
+def cache_folder() -> Path:
+    """Where environments are kept: `REPRO_CACHE_DIR`, else the user's cache folder."""
+    chosen = os.environ.get("REPRO_CACHE_DIR")
+    return Path(chosen) if chosen else platformdirs.user_cache_path("torch-compile-repro")
+
+
+def record_of(folder: Path) -> dict[str, Any] | None:
+    """What was written down about an environment, None where that is not ours or damaged."""
+    try:
+        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        complete = record["schema"] == SCHEMA and record["version"] and "git_version" in record
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return record if complete else None
+
+
+class Environments:
+    """The environments below one folder, with their locks and kept bytecode.
+
+    Args:
+        root: the folder; it need not be there.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.folder = root / "environments"
+
+    def lock(self, name: str) -> Path:
+        """The lock of an environment: shared by who uses it; its time is that of the last use."""
+        return self.root / "locks" / f"{name}.lock"
+
+    def bytecode(self, name: str) -> Path:
+        """Where the bytecode of an environment's torch is kept, also when it is gone."""
+        return self.root / "bytecode" / name
+
+    def aside(self, name: str) -> Path:
+        """A place next to an environment in which it can be made or removed unseen."""
+        return self.folder / f".{name}.{uuid.uuid4().hex[:8]}"
+
+    def discard(self, folder: Path) -> None:
+        """Remove a folder at once for everybody who looks, however long it takes."""
+        aside = self.aside(folder.name)
+        os.rename(folder, aside)
+        shutil.rmtree(aside)
+
+    def clear(self, name: str) -> None:
+        """Remove what a killed process left of one environment; its lock is held."""
+        for leftover in self.folder.glob(f".{name}.*"):
+            shutil.rmtree(leftover)
+
+    def sweep(self, but: str = "") -> None:
+        """Remove what killed processes left, of every environment that nobody is working on."""
+        names = {path.name[1:].rpartition(".")[0] for path in self.folder.glob(".*.*")}
+        for name in names - {but}:
+            with try_exclusive(self.lock(name)) as descriptor:
+                if descriptor is not None:
+                    self.clear(name)
+
+    def _folders(self) -> list[Path]:
+        return sorted(path for path in self.folder.glob("[!.]*") if path.is_dir())
+
+    def _used(self, name: str) -> datetime:
+        """When an environment was last used."""
+        try:
+            return datetime.fromtimestamp(self.lock(name).stat().st_mtime, UTC)
+        except FileNotFoundError:
+            return datetime.fromtimestamp(0, UTC)
+
+    def all(self) -> list[Stored]:
+        """What is there, the last used first."""
+        found = []
+        for folder in self._folders():
+            record = record_of(folder) or {}
+            with try_exclusive(self.lock(folder.name)) as descriptor:
+                in_use = descriptor is None
+            content = content_of(folder)
+            found.append(
+                Stored(
+                    name=folder.name,
+                    version=record.get("version"),
+                    variant=record.get("variant"),
+                    git_version=record.get("git_version"),
+                    triton=record.get("triton"),
+                    python=record.get("python"),
+                    used=self._used(folder.name),
+                    in_use=in_use,
+                    size=content.size,
+                    frees=content.frees,
+                )
+            )
+        return sorted(found, key=lambda stored: stored.used, reverse=True)
+
+    def size(self) -> int:
+        """Bytes that environments and bytecode take, what they share counted once."""
+        return together(map(content_of, (*self._folders(), self.root / "bytecode")))
+
+    def remove(self, name: str) -> Removed:
+        """Remove an environment and its bytecode.
+
+        Raises:
+            ReproError: there is none of that name, or somebody uses it.
+        """
+        folder = self.folder / name
+        if folder not in self._folders():
+            raise ReproError(f"{name}: no such environment", "`repro env list` shows what is there")
+        frees = content_of(folder).frees
+        if not self._removed(folder):
+            raise ReproError(f"{name}: another repro is using it", "wait for its end")
+        shutil.rmtree(self.bytecode(name), ignore_errors=True)
+        return Removed(name, frees)
+
+    def _removed(self, folder: Path) -> bool:
+        """Whether an environment could be removed: nobody used it."""
+        with try_exclusive(self.lock(folder.name)) as descriptor:
+            if descriptor is not None and folder.exists():
+                self.discard(folder)
+            return descriptor is not None
+
+    def prune(self, max_size: int | None) -> list[Removed]:
+        """Remove leftovers, what no version of us can use, and the least recently used.
+
+        Args:
+            max_size: bytes that may stay; None for all.
+        """
+        if not self.folder.exists():
+            return []
+        self.sweep()
+        gone = []
+        for folder in self._folders():
+            if record_of(folder) is None:
+                frees = content_of(folder).frees
+                if self._removed(folder):
+                    gone.append(Removed(folder.name, frees))
+        there = {folder.name for folder in self._folders()}
+        for kept in sorted((self.root / "bytecode").glob("*")):
+            if kept.name not in there:
+                with try_exclusive(self.lock(kept.name)) as descriptor:
+                    if descriptor is not None:
+                        shutil.rmtree(kept)
+        return gone + ([] if max_size is None else list(self.evict(max_size)))
+
+    def evict(self, limit: int, but: str = "") -> Iterator[Removed]:
+        """Remove the least recently used until the rest is within the limit."""
+        contents: dict[str, Content] = {
+            folder.name: content_of(folder) for folder in self._folders()
+        }
+        for name in sorted(contents, key=self._used):
+            if together(contents.values()) <= limit:
+                return
+            if name == but:
+                continue
+            frees = contents[name].frees
+            if self._removed(self.folder / name):
+                del contents[name]
+                yield Removed(name, frees)

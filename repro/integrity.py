@@ -1,0 +1,109 @@
+"""Whether an environment is still as it was installed.
+
+Every file's size and time are written down, which tells in a tenth of a second what reading its
+gigabytes would tell in a minute.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from repro.errors import Unavailable
+
+# Python writes bytecode there whenever it likes.
+_BYTECODE = "__pycache__"
+
+
+def site_packages(folder: Path) -> Path:
+    """The `site-packages` of a virtual environment.
+
+    Raises:
+        Unavailable: there is none.
+    """
+    found = sorted(folder.glob("lib/python*/site-packages"))
+    if not found:
+        raise Unavailable(f"{folder.name}: no site-packages", "run it again")
+    return found[0]
+
+
+def write_down(folder: Path, listed: Path) -> None:
+    """Write down what is in an environment now."""
+    site = site_packages(folder)
+    files = {path: [size, time] for path, size, time in _files(site)}
+    listed.write_text(json.dumps(files), encoding="utf-8")
+
+
+def changed(folder: Path, listed: Path) -> frozenset[str]:
+    """Files of `site-packages` that are not as they were written down, or not there, or new.
+
+    An environment without interpreter, or without a list, has changed as a whole: ``{"."}``.
+    """
+    whole = frozenset({"."})
+    if not (folder / "bin" / "python").exists():
+        return whole
+    try:
+        site = site_packages(folder)
+        before = json.loads(listed.read_text(encoding="utf-8"))
+        now = {path: [size, time] for path, size, time in _files(site)}
+        return frozenset(
+            path for path in before.keys() | now.keys() if before.get(path) != now.get(path)
+        )
+    except (OSError, ValueError, AttributeError, Unavailable):
+        return whole
+
+
+def damaged(folder: Path, suspects: Iterable[str]) -> list[str]:
+    """Packages of which a suspect file is not what its wheel had, by the sha256 in RECORD.
+
+    Args:
+        suspects: paths within `site-packages`; `.` stands for every Python file.
+    """
+    site = site_packages(folder)
+    suspects = frozenset(suspects)
+    found = []
+    if not suspects:
+        return []
+    for record in sorted(site.glob("*.dist-info/RECORD")):
+        with record.open(encoding="utf-8", newline="") as file:
+            rows = [row for row in csv.reader(file) if len(row) == 3 and row[1]]
+        suspicious = (
+            row
+            for row in rows
+            if row[0] in suspects or ("." in suspects and row[0].endswith(".py"))
+        )
+        if any(not _is(site / name, expected) for name, expected, _ in suspicious):
+            found.append(record.parent.name.partition("-")[0])
+    return found
+
+
+def _is(path: Path, expected: str) -> bool:
+    algorithm, _, digest = expected.partition("=")
+    if algorithm != "sha256":
+        return True
+    try:
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").digest()
+    except OSError:
+        return False
+    return base64.urlsafe_b64encode(found).rstrip(b"=").decode() == digest
+
+
+def _files(folder: Path) -> Iterator[tuple[str, int, int]]:
+    """Path below the folder, size and time (ns) of every file that is no bytecode."""
+    start = len(str(folder)) + 1
+    pending = [str(folder)]
+    while pending:
+        with os.scandir(pending.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    if entry.name != _BYTECODE:
+                        pending.append(entry.path)
+                else:
+                    stat = entry.stat(follow_symlinks=False)
+                    yield entry.path[start:], stat.st_size, stat.st_mtime_ns
