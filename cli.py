@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import signal
-import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,8 +21,13 @@ from repro.case import (
     find_cases,
     read_case,
 )
+from repro.commands.builds import builds, doctor, env
+from repro.commands.options import redaction, settings_options
 from repro.errors import ReproError
 from repro.outcome import Run
+
+if TYPE_CHECKING:
+    from repro.supply import Settings
 
 INSTALLED_CASES = Path(__file__).parent / "cases"
 USAGE, INTERRUPTED, READER_LEFT = 2, 130, 141
@@ -47,13 +50,6 @@ def _a_number(context: click.Context, option: click.Parameter, value: float | No
 
 def _folders(cases_dirs: Sequence[Path]) -> list[Path]:
     return case_folders(cases_dirs, Path.cwd(), INSTALLED_CASES)
-
-
-def _redaction() -> Callable[[str], str]:
-    from repro.report.redact import Machine, redact
-
-    machine = Machine(str(Path.home()), getpass.getuser(), socket.gethostname())
-    return lambda text: redact(text, machine)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -80,8 +76,9 @@ def group(debug: bool) -> None:
     "specs",
     multiple=True,
     metavar="SPEC",
-    help="current, latest, 2.12.1, 2.12, or the path of a Python; by default current "
-    "where this Python has torch, else latest.",
+    help="current, latest, 2.12.1, 2.12, nightly, 2026-05-28, 2.13.0.dev20260528, each but current "
+    "also with +cpu and the like, the path of a Python or wheel, or the URL of a wheel; by default "
+    "current where this Python has torch, else latest.",
 )
 @click.option(
     "--device",
@@ -103,6 +100,7 @@ def group(debug: bool) -> None:
     metavar="S",
     help="Seconds for one run; by default the case's.",
 )
+@settings_options()
 @_CASES_DIR
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object (schema repro.run/1).")
 @click.option(
@@ -114,6 +112,7 @@ def group(debug: bool) -> None:
 @click.pass_context
 def run(
     context: click.Context,
+    settings: Settings,
     names: Sequence[str],
     specs: Sequence[str],
     device: str | None,
@@ -132,7 +131,7 @@ def run(
     from repro.report.live import Live
     from repro.report.screen import console
     from repro.runner import removed_variables
-    from repro.store import Store, cache_folder
+    from repro.supply import Supply
 
     if report is not None and not report.absolute().parent.is_dir():
         raise ReproError(f"{report}: no such folder", "--report wants a file in a folder that is")
@@ -143,18 +142,18 @@ def run(
     if ignored := removed_variables(os.environ):
         narration.print(f"not passed on to the runs: {', '.join(ignored)}")
     adopt_orphans()
-    store = Store(cache_folder())
+    supply = Supply(settings, lambda line: narration.print(f"note: {line}"))
     runs: list[Run] = []
     interrupted = False
     with Live(narration, plan.size) as live:
         try:
             for spec in plan.specs:
-                for made in run_build(plan, spec, store, live.say):
+                for made in run_build(plan, spec, supply, live.say):
                     runs.append(made)
                     live.step()
         except KeyboardInterrupt:
             interrupted = True
-    _publish(cases, runs, as_json, report, interrupted)
+    _publish(cases, runs, settings, as_json, report, interrupted)
     if interrupted:
         narration.print(f"interrupted after {len(runs)} of {plan.size} runs")
         context.exit(INTERRUPTED)
@@ -164,25 +163,30 @@ def run(
 def _publish(
     cases: Sequence[Case],
     runs: Sequence[Run],
+    settings: Settings,
     as_json: bool,
     report: Path | None,
     interrupted: bool,
 ) -> None:
     """Print the runs, and write the report, with everything foreign redacted."""
+    from repro.doctor import Checks, collect
+    from repro.interpreters import find_interpreter
     from repro.report.as_json import runs_json
     from repro.report.markdown import runs_markdown
     from repro.report.screen import console, runs_view, show
     from repro.report.words import mapped
 
-    redact = _redaction()
+    redact = redaction()
     clean = mapped(tuple(runs), redact)
     if as_json:
         click.echo(runs_json(clean, interrupted))
     elif clean:
         show(console(), runs_view(clean))
     if report is not None and clean:
+        machine = collect(Checks(lambda: find_interpreter(settings.python)))
+        text = runs_markdown(mapped(tuple(cases), redact), clean, mapped(machine, redact))
         try:
-            report.write_text(runs_markdown(mapped(tuple(cases), redact), clean), encoding="utf-8")
+            report.write_text(text, encoding="utf-8")
         except OSError as error:
             raise ReproError(f"{report}: {error.strerror or error}") from None
 
@@ -231,6 +235,11 @@ def new(name: str, folder: Path) -> None:
     click.echo(path)
     where = "" if folder == Path("cases") else f" --cases-dir {folder}"
     click.echo(f"try it: python {path}, then repro run --case {name}{where}", err=True)
+
+
+group.add_command(builds)
+group.add_command(env)
+group.add_command(doctor)
 
 
 def _complain(error: ReproError) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,18 @@ def reference() -> str:
     parts = ["# Reference", "", "Written by `python docs/generate.py` from `--help`.", ""]
     settings: dict[str, Any] = {**group.context_settings, "terminal_width": 100}
     context = click.Context(group, info_name="repro", **settings)
-    for name, command in [("", group), *sorted(group.commands.items())]:
-        inner = click.Context(command, context, info_name=name, **settings) if name else context
-        title = f"repro {name}".strip()
-        parts += [f"## {title}", "", "```", command.get_help(inner), "```", ""]
+    for inner in _all(context):
+        parts += [f"## {inner.command_path}", "", "```", inner.command.get_help(inner), "```", ""]
     return "\n".join(parts)
+
+
+def _all(context: click.Context) -> Iterator[click.Context]:
+    """A command and all below it."""
+    yield context
+    if isinstance(context.command, click.Group):
+        for name, command in sorted(context.command.commands.items()):
+            settings: dict[str, Any] = {**group.context_settings, "terminal_width": 100}
+            yield from _all(click.Context(command, context, info_name=name, **settings))
 
 
 if __name__ == "__main__":

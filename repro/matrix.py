@@ -6,16 +6,18 @@ import importlib.util
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from repro import index
 from repro.builds import Spec, SpecKind, parse_spec
 from repro.case import Case
+from repro.errors import Unavailable
+from repro.interpreters import executable_in
 from repro.outcome import Run
-from repro.runner import Request, refused, run_case, untestable
-from repro.store import Environment, Store, interpreter
-from repro.uv import InstallError
+from repro.runner import Request, noted, refused, run_case, untestable
+from repro.store import Environment
+from repro.supply import Supply
 
 
 @dataclass(frozen=True)
@@ -61,35 +63,40 @@ def check_spec(spec: Spec) -> Spec:
         ReproError: it names an interpreter that is not there.
     """
     if spec.kind is SpecKind.PATH:
-        interpreter(Path(spec.value))
+        executable_in(Path(spec.value))
     return spec
 
 
 def run_build(
-    plan: Plan, spec: Spec, store: Store, narrate: Callable[[str], None]
+    plan: Plan, spec: Spec, supply: Supply, narrate: Callable[[str], None]
 ) -> Iterator[Run]:
     """Run everything that one build is asked for. What cannot be made gives untestable runs."""
     requests = plan.requests(spec)
-    if spec.kind in (SpecKind.CURRENT, SpecKind.PATH):
-        python = Path(sys.executable) if spec.value == "current" else interpreter(Path(spec.value))
+    if spec.is_interpreter:
+        current = spec.kind is SpecKind.CURRENT
+        python = Path(sys.executable) if current else executable_in(Path(spec.value))
         yield from _run_all(requests, Environment(python), narrate, install=None)
         return
     began = time.monotonic()
-    try:
-        narrate(f"resolving torch {spec.text}")
-        version = index.newest(spec, store.base, store.root / "requests")
-        possible = [request for request in requests if request.case.admits(version)]
-        yield from (refused(item, version) for item in requests if item not in possible)
-        if not possible:
+    with ExitStack() as held:
+        try:
+            narrate(f"resolving torch {spec.text}")
+            choice = supply.resolve(spec)
+            version = str(choice.build.version)
+            possible = [request for request in requests if request.case.admits(version)]
+            yield from (refused(item, version) for item in requests if item not in possible)
+            if not possible:
+                return
+            environment = held.enter_context(supply.use(choice.build, narrate))
+        except Unavailable as error:
+            reason = f"torch {spec.text}: {error}"
+            yield from (
+                untestable(item, "install", reason, error.hint, error.log) for item in requests
+            )
             return
-        environment = store.provide(version, narrate)
-    except (InstallError, OSError) as error:
-        hint = error.hint if isinstance(error, InstallError) else "look at the folder's permissions"
-        log = error.log if isinstance(error, InstallError) else ""
-        reason = f"torch {spec.text}: {error}"
-        yield from (untestable(item, "install", reason, hint, log) for item in requests)
-        return
-    yield from _run_all(possible, environment, narrate, time.monotonic() - began)
+        install = time.monotonic() - began
+        for made in _run_all(possible, environment, narrate, install):
+            yield noted(made, choice.note)
 
 
 def _run_all(

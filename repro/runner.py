@@ -14,10 +14,11 @@ from pathlib import Path
 from repro import guest, toolchain
 from repro.builds import Spec
 from repro.case import Case
+from repro.environments import cache_folder
 from repro.judge import judge
 from repro.outcome import BuildInfo, Evidence, How, Kind, Outcome, Run
 from repro.process import Ended, run, signal_name
-from repro.store import Environment, cache_folder
+from repro.store import Environment
 from repro.transcript import (
     End,
     Roots,
@@ -214,7 +215,7 @@ def probe(request: Request, environment: Environment) -> Run:
     )
 
 
-def untestable(request: Request, stage: str, reason: str, hint: str, log: str) -> Run:
+def untestable(request: Request, stage: str, reason: str, hint: str | None, log: str) -> Run:
     """The run that could not be made."""
     return Run(
         case=request.case.name,
@@ -242,6 +243,13 @@ def refused(request: Request, version: str) -> Run:
             Kind.UNSUPPORTED, "unsupported_case", reason=reason, evidence=Evidence.PROCESS
         ),
     )
+
+
+def noted(run: Run, note: str | None) -> Run:
+    """The run with one more sentence that a reader must know."""
+    if note is None:
+        return run
+    return replace(run, outcome=replace(run.outcome, notes=(*run.outcome.notes, note)))
 
 
 def needs_ladder(request: Request, outcome: Outcome) -> bool:

@@ -6,6 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from repro.findings import Finding, State
 from repro.outcome import Evidence, Frame, Outcome
 from repro.report.markdown import LIMIT, fenced, runs_markdown, span
 from tests.builders import case, failure, run, untestable
@@ -235,6 +236,46 @@ def test_a_path_is_given_as_the_version_that_was_found_there():
 def test_a_path_with_a_blank_is_quoted_in_the_command():
     document = runs_markdown([case()], [run(failure(), version=None, spec="/a b/venv")])
     assert "--build '/a b/venv'" in document
+
+
+# --- the environment ----------------------------------------------------------------------------
+
+
+def test_versions_are_what_a_maintainer_asks_for():
+    environment = [
+        Finding("platform", State.OK, "Debian 12"),
+        Finding("gpu", State.WARNING, "no\ndriver", "a", "b"),
+        Finding("disk", State.OK, "41 GB free"),
+        Finding("cache", State.OK, "/home/x/.cache"),
+        Finding("index", State.OK, "987 files"),
+    ]
+    document = runs_markdown([case()], [run(failure())], environment)
+    section = document[document.index("## Versions") :]
+    assert section == "## Versions\n\n```\nplatform: Debian 12\ngpu: no driver\n```\n"
+
+
+def test_without_an_environment_there_are_no_versions():
+    assert "## Versions" not in runs_markdown([case()], [run(failure())])
+
+
+@given(_NASTY)
+@settings(deadline=None, max_examples=40)
+@example("```\n# out")
+def test_versions_never_leave_their_place(text):
+    def document(words):
+        return runs_markdown([case()], [run(failure())], [Finding("cpu", State.OK, words)])
+
+    assert frame_of(document(text)) == frame_of(document(PLAIN))
+
+
+def test_versions_count_where_logs_are_shortened():
+    runs = [run(failure(), log="x" * 19_000) for _ in range(3)]
+    environment = [Finding("cpu", State.OK, "y" * 20_000) for _ in range(20)]
+    assert "left out" not in runs_markdown([case()], runs)
+    document = runs_markdown([case()], runs, environment)
+    assert len(document) <= LIMIT
+    assert "left out" in document
+    assert document.count("cpu: yyy") == 20
 
 
 # --- the limit ----------------------------------------------------------------------------------

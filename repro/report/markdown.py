@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from repro import __version__
 from repro.case import Case
+from repro.findings import REPORTED, Finding
 from repro.outcome import Kind, Run
 from repro.report.words import build_words, in_order, ladder_words, sentences, what
 
@@ -120,7 +121,19 @@ def _reproduce(cases: Sequence[Case], runs: Sequence[Run]) -> str:
     )  # fmt: skip
 
 
-def _compose(cases: Sequence[Case], runs: Sequence[Run], log_limit: int) -> str:
+def _versions(environment: Sequence[Finding]) -> str:
+    """A line a thing that a maintainer asks for."""
+    lines = (
+        f"{finding.name}: {' '.join(finding.value.split())[:SPAN_LIMIT]}"
+        for finding in environment
+        if finding.name in REPORTED
+    )
+    return fenced("\n".join(lines))
+
+
+def _compose(
+    cases: Sequence[Case], runs: Sequence[Run], environment: Sequence[Finding], log_limit: int
+) -> str:
     parts = [
         f"# {' / '.join(span(case.title) for case in cases)}",
         *sentences(runs, lambda run: span(build_words(run))),
@@ -140,13 +153,21 @@ def _compose(cases: Sequence[Case], runs: Sequence[Run], log_limit: int) -> str:
     parts += ["## How to reproduce", _reproduce(cases, runs)]
     for case in cases:
         parts += [f"## {span(case.name + '.py')}", fenced(case.source, "python")]
+    if environment:
+        parts += ["## Versions", _versions(environment)]
     return "\n\n".join(parts) + "\n"
 
 
-def runs_markdown(cases: Sequence[Case], runs: Sequence[Run]) -> str:
-    """The report of some runs. Logs are shortened first, and it says so, to fit GitHub's limit."""
+def runs_markdown(
+    cases: Sequence[Case], runs: Sequence[Run], environment: Sequence[Finding] = ()
+) -> str:
+    """The report of some runs. Logs are shortened first, and it says so, to fit GitHub's limit.
+
+    Args:
+        environment: what the machine has; those that a maintainer asks for are listed.
+    """
     for log_limit in _LOG_STEPS:
-        text = _compose(cases, runs, log_limit)
+        text = _compose(cases, runs, environment, log_limit)
         if len(text) <= LIMIT:
             break
     return text

@@ -48,7 +48,8 @@ def _seconds(run: Run) -> str:
     return "" if run.seconds.total is None else f"{run.seconds.total:.1f} s"
 
 
-def _table(*headings: str) -> Table:
+def table_of(*headings: str) -> Table:
+    """An empty table whose lines paste well."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for heading in headings:
         table.add_column(heading, overflow="fold", no_wrap=heading != "title")
@@ -97,7 +98,7 @@ def runs_view(runs: Sequence[Run]) -> Group:
 
 def cases_view(cases: Sequence[Case]) -> Table:
     """The table of `repro list`."""
-    table = _table("case", "devices", "ranks", "title")
+    table = table_of("case", "devices", "ranks", "title")
     for case in cases:
         table.add_row(
             Text(case.name), Text(", ".join(case.devices)), Text(str(case.ranks)), Text(case.title)

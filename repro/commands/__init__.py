@@ -1,0 +1,1 @@
+"""Commands that are not about running a case; `cli.py` gathers them."""

@@ -1,0 +1,122 @@
+"""Options that several commands share, and what they come to."""
+
+from __future__ import annotations
+
+import functools
+import getpass
+import re
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from repro.builds import VARIANT
+from repro.errors import ReproError
+
+if TYPE_CHECKING:
+    from repro.supply import Settings
+
+DEFAULT_MAX_SIZE = "40 GB"
+_INDEXES = (
+    click.option(
+        "--index-url",
+        envvar="REPRO_INDEX_URL",
+        metavar="URL",
+        help="Package index for releases and all that torch needs; by default the PyTorch index "
+        "for torch and triton, and uv's default index for the rest.",
+    ),
+    click.option(
+        "--nightly-index-url",
+        envvar="REPRO_NIGHTLY_INDEX_URL",
+        metavar="URL",
+        help="Index of nightlies: the folder that holds one folder a variant; by default that of "
+        "the PyTorch index.",
+    ),
+    click.option(
+        "--variant",
+        envvar="REPRO_VARIANT",
+        default="auto",
+        show_default=True,
+        metavar="NAME",
+        help="cpu, cu130, rocm6.4, xpu; auto is cpu without an NVIDIA GPU, else the newest CUDA "
+        "that its driver can run.",
+    ),
+    click.option(
+        "--python",
+        envvar="REPRO_PYTHON",
+        metavar="X.Y|PATH",
+        help="Python of the environments; by default the one that runs repro.",
+    ),
+)
+max_size_option = click.option(
+    "--max-size",
+    envvar="REPRO_MAX_SIZE",
+    default=DEFAULT_MAX_SIZE,
+    show_default=True,
+    metavar="SIZE",
+    help="Disk that environments may take; the least recently used go first.",
+)
+
+
+def settings_options(max_size: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Adds the options about builds; the command gets their sum as `settings`.
+
+    Args:
+        max_size: whether the command may install, so that old environments may have to go.
+    """
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def with_settings(
+            *arguments: Any,
+            index_url: str | None,
+            nightly_index_url: str | None,
+            variant: str,
+            python: str | None,
+            max_size: str = DEFAULT_MAX_SIZE,
+            **others: Any,
+        ) -> Any:
+            settings = _settings(index_url, nightly_index_url, variant, python, max_size)
+            return command(*arguments, settings=settings, **others)
+
+        options = (*_INDEXES, max_size_option) if max_size else _INDEXES
+        for option in reversed(options):
+            with_settings = option(with_settings)
+        return with_settings
+
+    return decorate
+
+
+def _settings(
+    index_url: str | None,
+    nightly_index_url: str | None,
+    variant: str,
+    python: str | None,
+    max_size: str,
+) -> Settings:
+    from repro.disk import parse_size
+    from repro.environments import cache_folder
+    from repro.sources import Sources
+    from repro.supply import Settings
+
+    if variant != "auto" and not re.fullmatch(VARIANT, variant):
+        raise ReproError(
+            f"--variant: {variant!r} is none", "auto, cpu, cu130, rocm6.4 and xpu are understood"
+        )
+    return Settings(
+        folder=cache_folder(),
+        sources=Sources(index_url or None, nightly_index_url or None),
+        variant=variant,
+        python=python or None,
+        max_size=parse_size(max_size),
+    )
+
+
+def redaction() -> Callable[[str], str]:
+    """Takes out of a text what names this machine and its user, and what is secret."""
+    from repro.report.redact import Machine, redact
+
+    machine = Machine(str(Path.home()), getpass.getuser(), socket.gethostname())
+    return lambda text: redact(text, machine)
