@@ -19,10 +19,11 @@ import pytest
 
 from repro.builds import parse_spec
 from repro.case import read_case
+from repro.contents import version_and_commit
 from repro.outcome import How, Kind, Outcome
 from repro.runner import Request, run_case
 from repro.stages import STAGES
-from repro.store import Environment, read_version
+from repro.store import Environment
 from tests.nightly_index import behaviour as scripted
 from tests.nightly_index.before_fix import FX_UTILS, fx_utils_before_fix
 from tests.nightly_index.checks import Uv, archive, check_record, fetch
@@ -83,7 +84,7 @@ def test_version_commit_and_metadata_can_disagree(tmp_path):
     assert str(wheel.version) == VERSION
     assert b"\nVersion: 2.11.0\n" in wheel.metadata
     file = Path(archive(wheel).extract("torch/version.py", tmp_path))
-    assert read_version(file) == ("2.12.0+cpu", commit_of(VERSION))
+    assert version_and_commit(file.read_text()) == ("2.12.0+cpu", commit_of(VERSION))
 
 
 def test_the_release_of_a_nightly_can_change_on_a_day():
@@ -125,7 +126,10 @@ def test_uv_installs_a_nightly(server, installer, options):
     shelf.add(*fake_nightlies(days(date(2026, 5, 26), date(2026, 5, 29))))
     done = installer.install("--index-url", shelf.url, f"torch=={VERSION}")
     assert done.returncode == 0, done.stderr
-    assert read_version(installer.site("torch/version.py")) == (VERSION, commit_of(VERSION))
+    assert version_and_commit(installer.site("torch/version.py").read_text()) == (
+        VERSION,
+        commit_of(VERSION),
+    )
     assert any(r.path.endswith(".metadata") for r in server.requests) is options.metadata_files
 
 
@@ -284,11 +288,14 @@ def test_a_version_file_is_rewritten(tmp_path):
     [first, *rest] = nightlies(base, days(MAY, date(2026, 5, 3)))
     assert len(rest) == 2
     file = Path(archive(first).extract("torch/version.py", tmp_path))
-    assert read_version(file) == ("2.13.0.dev20260501+cpu", commit_of("2.13.0.dev20260501+cpu"))
+    assert version_and_commit(file.read_text()) == (
+        "2.13.0.dev20260501+cpu",
+        commit_of("2.13.0.dev20260501+cpu"),
+    )
     check_record(first)
     odd = base.renamed(VERSION, commit="Unknown", inside="2.12.0", metadata_version="2.11.0")
     file = Path(archive(odd).extract("torch/version.py", tmp_path))
-    assert read_version(file) == ("2.12.0", "Unknown")
+    assert version_and_commit(file.read_text()) == ("2.12.0", None)
     assert b"\nVersion: 2.11.0\n" in odd.metadata
 
 
@@ -339,7 +346,10 @@ def test_uv_installs_a_real_nightly(torch_base, shelf, installer):
     shelf.add(wheel)
     done = installer.install("--no-deps", "--index-url", shelf.url, "--pre", "torch")
     assert done.returncode == 0, done.stderr
-    assert read_version(installer.site("torch/version.py")) == (VERSION, commit_of(VERSION))
+    assert version_and_commit(installer.site("torch/version.py").read_text()) == (
+        VERSION,
+        commit_of(VERSION),
+    )
     # pytest keeps folders of past runs, and this one has thousands of files.
     shutil.rmtree(installer.folder)
 
