@@ -157,6 +157,15 @@ def without_credentials(url: str) -> str:
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], fragment=""))
 
 
+def with_credentials(url: str, index: str) -> str:
+    """The URL of a file with the credentials of its index, where both are on one host."""
+    parts, place = urlsplit(url), urlsplit(index)
+    given, at, host = place.netloc.rpartition("@")
+    if not at or parts.netloc != host:
+        return url
+    return urlunsplit(parts._replace(netloc=f"{given}@{host}"))
+
+
 class Origin(StrEnum):
     """Where a wheel comes from, which says where its triton may come from too."""
 

@@ -37,13 +37,13 @@ def compile_torch(python: Path, site: Path, kept: Path, holding: Sequence[int]) 
     missing = [source for source in _sources(site) if source not in linked]
     if not missing:
         return
-    listed = kept.parent / f"{kept.name}.{os.getpid()}"
-    listed.parent.mkdir(parents=True, exist_ok=True)
-    listed.write_text("\n".join(missing))
+    # Within the environment, so that it goes with that when we are killed.
+    listed = site.with_name("compile.txt")
+    listed.write_text("\n".join(missing), encoding="utf-8")
     try:
-        # -j 0 is one worker a core.
-        module = ("-I", "-m", "compileall", "-qq", "-j", "0", "-i")
-        command: list[str | Path] = [python, *module, listed]
+        # -j 0 is one worker a core; with SOURCE_DATE_EPOCH hashes would be the usual mode.
+        module = ("-I", "-m", "compileall", "-qq", "-j", "0", "--invalidation-mode", "timestamp")
+        command: list[str | Path] = [python, *module, "-i", listed]
         run(command, environment=os.environ, folder=site, timeout=LIMIT, holding=holding)
     finally:
         listed.unlink(missing_ok=True)
@@ -73,7 +73,7 @@ def _link_all(site: Path, kept: Path) -> Iterator[str]:
     for compiled in _files(kept):
         target = f"{site}{compiled.removeprefix(str(kept))}"
         source = _source_of(target)
-        if _is_of(compiled, source):
+        if compiled.endswith(".pyc") and _is_of(compiled, source):
             folder = os.path.dirname(target)
             if folder not in made:
                 os.makedirs(folder, exist_ok=True)
@@ -104,7 +104,7 @@ def _keep(site: Path, kept: Path, linked: set[str]) -> None:
 
 
 def _link(source: str, target: str) -> None:
-    """Give a file another name; a copy where the disk cannot."""
+    """Give a file another name; a copy where the disk cannot. Never half a file."""
     try:
         try:
             os.link(source, target)
@@ -112,4 +112,6 @@ def _link(source: str, target: str) -> None:
             os.unlink(target)
             os.link(source, target)
     except OSError:  # another disk, or one without hard links
-        shutil.copy2(source, target)
+        aside = f"{target}.{os.getpid()}"
+        shutil.copy2(source, aside)
+        os.replace(aside, target)

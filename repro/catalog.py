@@ -31,6 +31,10 @@ class Wanted:
     since: date | None = None
     until: date | None = None
 
+    def asks_for(self, build: Build) -> bool:
+        """Whether the build is of a kind that is wanted."""
+        return self.nightlies if build.is_nightly else self.releases
+
     def admits(self, build: Build) -> bool:
         """Whether the build's day is within."""
         if self.since is None and self.until is None:
@@ -55,7 +59,9 @@ def available(
     pages: list[Callable[[str], Listing]] = []
     if wanted.nightlies:
         pages.append(index.nightlies)
-    if wanted.releases and index.sources.release(variants.names[0]) is not None:
+    # Where the user named an index for releases, there is no PyTorch index of them.
+    named = index.sources.release(variants.names[0]) is None
+    if wanted.releases and not named:
         pages.append(index.releases)
     asked = 0
     for page in pages:
@@ -64,10 +70,12 @@ def available(
             asked += 1
             found += listing.builds
     has_releases = any(not build.is_nightly for build in found)
-    if wanted.releases and not has_releases and not (variants.chosen and pages):
+    if wanted.releases and not has_releases and (named or not variants.chosen):
         try:
-            found += index.default_releases().builds
+            builds = index.default_releases().builds
             asked += 1
+            # As `resolve` has it: what was chosen is not replaced by what tells no variant.
+            found += [b for b in builds if not variants.chosen or b.variant in variants.names]
         except Unavailable as error:
             complaints.append(error)
     if not asked and complaints:
@@ -75,10 +83,9 @@ def available(
     for complaint in complaints:
         say(str(complaint))
     stable = [build for build in found if build.is_nightly or not build.version.is_prerelease]
-    shown = [build for build in stable if wanted.nightlies or not build.is_nightly]
-    admitted = in_order([build for build in shown if wanted.admits(build)])
-    unknown = sum(build.day is None for build in shown)
-    if unknown and len(admitted) < len(shown):
+    shown = in_order([build for build in stable if wanted.asks_for(build)])
+    admitted = [build for build in shown if wanted.admits(build)]
+    if unknown := sum(build.day is None and not wanted.admits(build) for build in shown):
         say(f"{unknown} builds whose day the index does not tell are left out")
     return admitted
 
@@ -112,8 +119,11 @@ def with_commits(
             return None, f"{build.filename}: the server gives no parts of files"
         return contents.git_version, None
 
-    with ThreadPoolExecutor(READ_AT_ONCE) as pool:
+    pool = ThreadPoolExecutor(READ_AT_ONCE)
+    try:
         for build, (commit, complaint) in zip(builds, pool.map(read, builds), strict=True):
             if complaint is not None:
                 say(complaint)
             yield Listed(build, commit)
+    finally:  # Ctrl-C waits for what is being read, not for all that was to be
+        pool.shutdown(cancel_futures=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -179,7 +180,9 @@ class Reader:
 
     def _keep(self, build: Build, contents: Contents) -> None:
         path = self._file(build)
-        path.parent.mkdir(parents=True, exist_ok=True)
         aside = path.with_suffix(f".{os.getpid()}")
-        aside.write_text(json.dumps(asdict(contents)), encoding="utf-8")
-        os.replace(aside, path)
+        # On a full disk it is read again the next time.
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            aside.write_text(json.dumps(asdict(contents)), encoding="utf-8")
+            os.replace(aside, path)

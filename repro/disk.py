@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from repro.errors import ReproError
@@ -69,11 +70,11 @@ class Content:
         )
 
 
-def content_of(folder: Path) -> Content:
-    """What lies in a folder; nothing where it is not there. What vanishes meanwhile is left out."""
+def content_of(*folders: Path) -> Content:
+    """What lies in folders; nothing where one is not there. What vanishes meanwhile is left out."""
     files: dict[Inode, File] = {}
     names: Counter[Inode] = Counter()
-    for entry in _entries(str(folder)):
+    for entry in chain.from_iterable(_entries(str(folder)) for folder in folders):
         with contextlib.suppress(FileNotFoundError):
             stat = entry.stat(follow_symlinks=False)
             inode = stat.st_dev, stat.st_ino

@@ -38,6 +38,11 @@ def record_of(folder: Path) -> dict[str, Any] | None:
     return record if complete else None
 
 
+def _owner(leftover: Path) -> str:
+    """The environment that `Environments.aside` named a folder for."""
+    return leftover.name[1:].rpartition(".")[0]
+
+
 class Environments:
     """The environments below one folder, with their locks and kept bytecode.
 
@@ -69,16 +74,20 @@ class Environments:
 
     def clear(self, name: str) -> None:
         """Remove what a killed process left of one environment; its lock is held."""
-        for leftover in self.folder.glob(f".{name}.*"):
-            shutil.rmtree(leftover)
+        for leftover in self._leftovers():
+            if _owner(leftover) == name:
+                shutil.rmtree(leftover)
 
     def sweep(self, but: str = "") -> None:
         """Remove what killed processes left, of every environment that nobody is working on."""
-        names = {path.name[1:].rpartition(".")[0] for path in self.folder.glob(".*.*")}
-        for name in names - {but}:
+        for name in {_owner(path) for path in self._leftovers()} - {but}:
             with try_exclusive(self.lock(name)) as descriptor:
                 if descriptor is not None:
                     self.clear(name)
+
+    def _leftovers(self) -> list[Path]:
+        """What `aside` named and is still there, of dead and of living processes."""
+        return [path for path in self.folder.glob(".*.*") if path.is_dir()]
 
     def _folders(self) -> list[Path]:
         return sorted(path for path in self.folder.glob("[!.]*") if path.is_dir())
@@ -95,9 +104,10 @@ class Environments:
         found = []
         for folder in self._folders():
             record = record_of(folder) or {}
+            used = self._used(folder.name)  # before the lock is opened, which makes it
             with try_exclusive(self.lock(folder.name)) as descriptor:
                 in_use = descriptor is None
-            content = content_of(folder)
+            content = content_of(folder, self.bytecode(folder.name))
             found.append(
                 Stored(
                     name=folder.name,
@@ -106,7 +116,7 @@ class Environments:
                     git_version=record.get("git_version"),
                     triton=record.get("triton"),
                     python=record.get("python"),
-                    used=self._used(folder.name),
+                    used=used,
                     in_use=in_use,
                     size=content.size,
                     frees=content.frees,
@@ -127,17 +137,19 @@ class Environments:
         folder = self.folder / name
         if folder not in self._folders():
             raise ReproError(f"{name}: no such environment", "`repro env list` shows what is there")
-        frees = content_of(folder).frees
-        if not self._removed(folder):
+        bytecode = self.bytecode(name)
+        frees = content_of(folder, bytecode).frees
+        if not self._removed(folder, bytecode):
             raise ReproError(f"{name}: another repro is using it", "wait for its end")
-        shutil.rmtree(self.bytecode(name), ignore_errors=True)
         return Removed(name, frees)
 
-    def _removed(self, folder: Path) -> bool:
-        """Whether an environment could be removed: nobody used it."""
+    def _removed(self, folder: Path, bytecode: Path | None = None) -> bool:
+        """Whether an environment could be removed, with its bytecode: nobody used it."""
         with try_exclusive(self.lock(folder.name)) as descriptor:
             if descriptor is not None and folder.exists():
                 self.discard(folder)
+            if descriptor is not None and bytecode is not None:
+                shutil.rmtree(bytecode, ignore_errors=True)
             return descriptor is not None
 
     def prune(self, max_size: int | None) -> list[Removed]:
@@ -146,8 +158,6 @@ class Environments:
         Args:
             max_size: bytes that may stay; None for all.
         """
-        if not self.folder.exists():
-            return []
         self.sweep()
         gone = []
         for folder in self._folders():
@@ -157,7 +167,7 @@ class Environments:
                     gone.append(Removed(folder.name, frees))
         there = {folder.name for folder in self._folders()}
         for kept in sorted((self.root / "bytecode").glob("*")):
-            if kept.name not in there:
+            if kept.name not in there and kept.is_dir():
                 with try_exclusive(self.lock(kept.name)) as descriptor:
                     if descriptor is not None:
                         shutil.rmtree(kept)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
-from repro.builds import Build, Origin, without_credentials
+from repro.builds import Build, Origin, with_credentials, without_credentials
 from repro.errors import Unavailable
 from repro.interpreters import Interpreter
 from repro.sources import Sources
@@ -132,7 +132,10 @@ class Index:
         return self._listing(self.sources.default, "torch", Origin.DEFAULT, "")
 
     def _listing(self, index: str, project: str, origin: Origin, shelf: str) -> Listing:
-        return listing_of(self._page(index, project).packages, self.interpreter, origin, shelf)
+        packages = self._page(index, project).packages
+        for package in packages:
+            package.url = with_credentials(package.url, index)
+        return listing_of(packages, self.interpreter, origin, shelf)
 
     def _page(self, index: str, project: str) -> ProjectPage:
         url = f"{index}/{project}/"

@@ -70,15 +70,20 @@ def damaged(folder: Path, suspects: Iterable[str]) -> list[str]:
     if not suspects:
         return []
     for record in sorted(site.glob("*.dist-info/RECORD")):
-        with record.open(encoding="utf-8", newline="") as file:
-            rows = [row for row in csv.reader(file) if len(row) == 3 and row[1]]
+        name = record.parent.name.partition("-")[0]
+        try:
+            with record.open(encoding="utf-8", newline="") as file:
+                rows = [row for row in csv.reader(file) if len(row) == 3 and row[1]]
+        except (UnicodeDecodeError, csv.Error):
+            found.append(name)
+            continue
         suspicious = (
             row
             for row in rows
             if row[0] in suspects or ("." in suspects and row[0].endswith(".py"))
         )
-        if any(not _is(site / name, expected) for name, expected, _ in suspicious):
-            found.append(record.parent.name.partition("-")[0])
+        if any(not _is(site / path, expected) for path, expected, _ in suspicious):
+            found.append(name)
     return found
 
 

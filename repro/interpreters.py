@@ -84,7 +84,7 @@ def executable_in(path: Path) -> Path:
 def find_interpreter(request: str | None) -> Interpreter:
     """The Python that is asked for: a version (`3.12`) or a path; None is the one that runs us.
 
-    A version is looked for by uv: its own Pythons, then PATH; it downloads what is not there.
+    A version is looked for by uv: its own Pythons, then PATH. Nothing is downloaded.
 
     Raises:
         ReproError: there is none such.
@@ -92,12 +92,17 @@ def find_interpreter(request: str | None) -> Interpreter:
     if request is None:
         return _asked(Path(sys.executable))
     if "/" in request or request.startswith("~"):
-        return _asked(executable_in(Path(request).expanduser()))
+        try:
+            path = Path(request).expanduser()
+        except RuntimeError:
+            raise ReproError(f"{request}: no such home folder", "name the whole path") from None
+        return _asked(executable_in(path))
     try:
         ended = uv.call(["python", "find", request], Path(tempfile.gettempdir()), ASK_LIMIT)
     except Unavailable as error:
         raise ReproError(
-            f"--python {request}: {error}", "name the path of a Python; `uv python list` shows some"
+            f"--python {request}: {error}",
+            f"name the path of a Python, or get one: `uv python install {request}`",
         ) from None
     return _asked(Path(ended.stdout.text.strip()))
 
@@ -112,7 +117,7 @@ def _asked(executable: Path) -> Interpreter:
             timeout=ASK_LIMIT,
         )
         name, version, full, free_threaded, base = json.loads(ended.stdout.text)
-    except (OSError, ValueError):
+    except (OSError, ValueError, TypeError):
         raise ReproError(f"{executable}: this is no working Python", "name another") from None
     if name != "cpython":
         raise ReproError(f"{executable}: torch has wheels for CPython, not for {name}")

@@ -12,7 +12,7 @@ import re
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from repro.builds import LOOK, without_credentials
@@ -82,21 +82,28 @@ class Web:
             Unavailable: the server has no such page.
         """
         from requests import RequestException
+        from requests.utils import get_auth_from_url
 
         headers = {"Accept": accept}
+        # Apart from the URL, which is kept with the page.
+        auth = get_auth_from_url(url)
+        url = without_credentials(url)
 
         def get() -> Response:
+            wanted: dict[str, Any] = {"headers": headers, "timeout": self.timeout}
+            if any(auth):
+                wanted["auth"] = auth
             try:
                 try:
-                    answer = self._keeping.get(url, headers=headers, timeout=self.timeout)
+                    answer = self._keeping.get(url, **wanted)
                 except (OSError, sqlite3.Error) as error:
                     if isinstance(error, RequestException):
                         raise
                     say(f"{self.folder}: pages cannot be kept: {error}")
-                    answer = self.session.get(url, headers=headers, timeout=self.timeout)
+                    answer = self.session.get(url, **wanted)
                 answer.raise_for_status()
             except RequestException as error:
-                raise fault_of(error, f"index page {without_credentials(url)}") from error
+                raise fault_of(error, f"index page {url}") from error
             return answer
 
         try:

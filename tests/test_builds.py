@@ -16,6 +16,7 @@ from repro.builds import (
     parse_spec,
     select,
     variant_of,
+    with_credentials,
     without_credentials,
 )
 from repro.errors import ReproError, Unavailable
@@ -324,3 +325,15 @@ def test_the_variant_of_a_wheel_is_in_its_version_or_its_page():
 )
 def test_credentials_are_taken_out(url, shown):
     assert without_credentials(url) == shown
+
+
+@pytest.mark.parametrize(
+    ("url", "index", "whole"),
+    [
+        ("https://a.example/w.whl", "https://me:pw@a.example/x", "https://me:pw@a.example/w.whl"),
+        ("https://files.example/w.whl", "https://me:pw@a.example/x", "https://files.example/w.whl"),
+        ("https://a.example/w.whl", "https://a.example/x", "https://a.example/w.whl"),
+    ],
+)
+def test_credentials_of_an_index_go_to_its_own_files_alone(url, index, whole):
+    assert with_credentials(url, index) == whole

@@ -37,7 +37,7 @@ def server() -> Iterator[IndexServer]:
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repro.web, "RETRY_BACKOFF", 0.0)
-    monkeypatch.setenv("UV_HTTP_TIMEOUT", "0.5")
+    monkeypatch.setenv("UV_HTTP_TIMEOUT", "1")
 
 
 @pytest.fixture

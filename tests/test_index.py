@@ -16,7 +16,7 @@ from pypi_simple import ProjectPage
 import repro.web
 from repro.builds import Origin
 from repro.errors import ReproError, Unavailable
-from repro.index import Index, listing_of
+from repro.index import Index, fetch_page, listing_of
 from repro.interpreters import Interpreter, find_interpreter
 from repro.sources import Sources
 from repro.web import Unreachable, Web
@@ -44,7 +44,7 @@ def shelf(server: IndexServer) -> Shelf:
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repro.web, "RETRY_BACKOFF", 0.0)
-    monkeypatch.setenv("UV_HTTP_TIMEOUT", "0.5")
+    monkeypatch.setenv("UV_HTTP_TIMEOUT", "1")
 
 
 class Opened(Index):
@@ -272,7 +272,7 @@ def test_a_page_that_is_none(server, tmp_path):
     index = Opened(server, tmp_path)
     # A file where a page is wanted, as of a portal that wants one to log in.
     with pytest.raises(Unreachable, match="this is no page of a package index"):
-        index._fetch(shelf.file_url(wheel), "torch")
+        fetch_page(index.web, shelf.file_url(wheel), "torch", index.said.append)
 
 
 def test_whether_a_file_is_there(server, shelf, index):
@@ -284,6 +284,23 @@ def test_whether_a_file_is_there(server, shelf, index):
     shelf.fail(wheel, Status(500))
     with pytest.raises(Unreachable, match=re.escape(f"{wheel.filename}: the server answers 500")):
         index.web.exists(shelf.file_url(wheel))
+
+
+def test_credentials_reach_the_index_and_its_files_but_no_file_of_ours(server, shelf, tmp_path):
+    index = Opened(server, tmp_path)
+    secret = server.url.replace("http://", "http://me:hunter2@")
+    index.sources = Sources(f"{secret}/simple", f"{secret}/nightly")
+    build = index.nightlies("cpu").builds[0]
+    assert build.url.startswith(f"{secret}/nightly/cpu/torch-")
+    index.nightlies("cpu")
+    for path in tmp_path.rglob("*"):
+        assert not path.is_file() or b"hunter2" not in path.read_bytes(), path
+    shelf.fail("torch", Status(404))
+    again = Opened(server, tmp_path)
+    again.sources = index.sources
+    with pytest.raises(Unavailable) as caught:
+        again.nightlies("cpu")
+    assert "hunter2" not in str(caught.value)
 
 
 # --- where the indexes are ----------------------------------------------------------------------

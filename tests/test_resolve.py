@@ -68,7 +68,7 @@ class Place:
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     monkeypatch.setattr(repro.web, "RETRY_BACKOFF", 0.0)
-    monkeypatch.setenv("UV_HTTP_TIMEOUT", "0.5")
+    monkeypatch.setenv("UV_HTTP_TIMEOUT", "1")
     with IndexServer() as server:
         made = Place(server, tmp_path)
         monkeypatch.setattr("repro.sources._default_of_uv", lambda: made.default.url)
