@@ -119,11 +119,8 @@ def with_commits(
             return None, f"{build.filename}: the server gives no parts of files"
         return contents.git_version, None
 
-    pool = ThreadPoolExecutor(READ_AT_ONCE)
-    try:
+    with ThreadPoolExecutor(READ_AT_ONCE) as pool:
         for build, (commit, complaint) in zip(builds, pool.map(read, builds), strict=True):
             if complaint is not None:
                 say(complaint)
             yield Listed(build, commit)
-    finally:  # Ctrl-C waits for what is being read, not for all that was to be
-        pool.shutdown(cancel_futures=True)

@@ -15,7 +15,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from repro.findings import Finding, State
+from repro.findings import Finding, State, Thing
 from repro.interpreters import Interpreter
 from repro.process import run
 
@@ -29,6 +29,7 @@ extern "C" int threads() { return omp_get_max_threads(); }
 _STANDARDS = (("c++20", "torch 2.12 and newer"), ("c++17", "torch up to 2.11"))
 _COMPILES = "Inductor compiles C++ for the CPU: every case that is run there is untestable."
 _LAUNCHES = "Triton compiles its launchers in C: every case that is run on the GPU is untestable."
+_MAKE_ROOM = "make room in the folder for temporary files, or point TMPDIR at another"
 _INCLUDES = "Compiled kernels include Python.h: every case that gets as far is untestable."
 # Where torch looks for it (`_get_python_include_dirs`): the second is that of a macOS framework.
 _ASK_HEADERS = """\
@@ -36,6 +37,8 @@ import pathlib, sysconfig
 print(sysconfig.get_path("include"))
 print(pathlib.Path(sysconfig.get_path("stdlib")).parent.parent / "Headers")
 """
+# Both start it as it stands: `CXX="ccache g++"` is the usual mistake.
+_NAME_ONE = "unset {}, or let it name one program, without arguments"
 # (what os-release names, command, C++ compiler, clang's OpenMP, headers, C compiler)
 _INSTALLERS = (
     ("debian", "apt install", "g++", "libomp-dev", "python{}-dev", "gcc"),
@@ -117,33 +120,39 @@ def _flags(version: str, folder: Path) -> list[str]:
 
 def find_compiler() -> Finding:
     """The C++ compiler that inductor takes, CXX else one name alone, and whether it compiles."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="repro-") as made:
+            return _tried(Path(made))
+    except OSError as error:
+        value = f"not tried, for want of a temporary file: {error.strerror or error}"
+        return Finding(Thing.COMPILER, State.MISSING, value, _COMPILES, _MAKE_ROOM)
+
+
+def _tried(folder: Path) -> Finding:
     packages = _packages()
     name = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
-    with tempfile.TemporaryDirectory(prefix="repro-") as made:
-        folder = Path(made)
-        works, told = _ran([name, "--version"], folder)
-        if not works:
-            mend = packages.compiler
-            if "CXX" in os.environ:
-                # Torch starts it as it stands: `CXX="ccache g++"` is the usual mistake.
-                mend = "unset CXX, or let it name one program, without arguments"
-            return Finding("compiler", State.MISSING, f"{name}: {_first(told)}", _COMPILES, mend)
-        version = told.splitlines()[0] if told else name
-        (folder / "check.cpp").write_text(_SOURCE)
-        complaints = []
-        for standard, builds in _STANDARDS:
-            source = ["-std=" + standard, "check.cpp", "-o", "check.so"]
-            works, told = _ran([name, *source, *_flags(version, folder)], folder)
-            if works:
-                break
-            complaints.append((builds, _first(told)))
+    works, told = _ran([name, "--version"], folder)
+    if not works:
+        mend = packages.compiler
+        if "CXX" in os.environ:
+            mend = _NAME_ONE.format("CXX")
+        return Finding(Thing.COMPILER, State.MISSING, f"{name}: {_first(told)}", _COMPILES, mend)
+    version = told.splitlines()[0] if told else name
+    (folder / "check.cpp").write_text(_SOURCE)
+    complaints = []
+    for standard, builds in _STANDARDS:
+        source = ["-std=" + standard, "check.cpp", "-o", "check.so"]
+        works, told = _ran([name, *source, *_flags(version, folder)], folder)
+        if works:
+            break
+        complaints.append((builds, _first(told)))
     if not complaints:
-        return Finding("compiler", State.OK, version)
+        return Finding(Thing.COMPILER, State.OK, version)
     builds, complaint = complaints[0]
     value = f"{version}: {complaint}"
     if works:
         return Finding(
-            "compiler",
+            Thing.COMPILER,
             State.WARNING,
             value,
             f"It cannot compile what {builds} make for the CPU.",
@@ -151,27 +160,30 @@ def find_compiler() -> Finding:
         )
     clang = "clang" in version
     mend = packages.openmp if clang and re.search(r"omp", complaint) else packages.compiler
-    return Finding("compiler", State.MISSING, value, _COMPILES, mend)
+    if "No space left" in complaint:
+        mend = _MAKE_ROOM
+    return Finding(Thing.COMPILER, State.MISSING, value, _COMPILES, mend)
 
 
 def find_c_compiler() -> Finding:
     """The C compiler that triton takes: CC, else gcc, else clang (triton/runtime/build.py)."""
-    name = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang") or "gcc"
-    works, told = _ran([name, "--version"], Path(tempfile.gettempdir()))
+    name = os.environ.get("CC", shutil.which("gcc") or shutil.which("clang") or "gcc")
+    works, told = _ran([name, "--version"], Path("/"))
     if works:
-        return Finding("C compiler", State.OK, _first(told))
+        return Finding(Thing.C_COMPILER, State.OK, _first(told))
     value = f"{name}: {_first(told)}"
-    return Finding("C compiler", State.MISSING, value, _LAUNCHES, _packages().c_compiler)
+    mend = _NAME_ONE.format("CC") if "CC" in os.environ else _packages().c_compiler
+    return Finding(Thing.C_COMPILER, State.MISSING, value, _LAUNCHES, mend)
 
 
 def find_headers(interpreter: Interpreter) -> Finding:
     """Python.h of the interpreter that environments are made of."""
     command = [str(interpreter.executable), "-I", "-c", _ASK_HEADERS]
-    works, told = _ran(command, Path(tempfile.gettempdir()))
+    works, told = _ran(command, Path("/"))
     places = [Path(line) for line in told.splitlines()] if works else []
     for place in places:
         if (place / "Python.h").is_file():
-            return Finding("headers", State.OK, str(place))
+            return Finding(Thing.HEADERS, State.OK, str(place))
     value = f"no Python.h in {places[0]}" if places else _first(told)
     mend = _packages().headers.format(".".join(map(str, interpreter.version)))
-    return Finding("headers", State.MISSING, value, _INCLUDES, mend)
+    return Finding(Thing.HEADERS, State.MISSING, value, _INCLUDES, mend)

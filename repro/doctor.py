@@ -15,7 +15,7 @@ from pathlib import Path
 from repro import uv
 from repro.compilers import find_c_compiler, find_compiler, find_headers
 from repro.errors import ReproError
-from repro.findings import Finding, State
+from repro.findings import Finding, State, Thing
 from repro.gpu import Absent, look_for_driver
 from repro.hardware import find_cpu, find_memory, find_platform, in_gigabytes
 from repro.interpreters import Interpreter
@@ -64,32 +64,39 @@ class Checks:
 
 def collect(checks: Checks) -> tuple[Finding, ...]:
     """Look at everything, one thing after the other; nothing that is missing stops it."""
-    return tuple(_all(checks))
+    return tuple(map(_printable, _all(checks)))
+
+
+def _printable(finding: Finding) -> Finding:
+    """Its value in one line that can be printed: a path may hold bytes that are no text."""
+    value = finding.value.encode("utf-8", "backslashreplace").decode()
+    return replace(finding, value=" ".join(value.splitlines()))
 
 
 def _all(checks: Checks) -> Iterator[Finding]:
     yield from (find_platform(), find_cpu(), find_memory())
-    yield Finding("python", State.OK, f"{platform.python_version()}, {sys.executable}")
+    yield Finding(Thing.PYTHON, State.OK, f"{platform.python_version()}, {sys.executable}")
     yield from _interpreter(checks.interpreter)
     yield _uv()
     yield _torch()
     yield find_compiler()
     yield from _gpu()
     if checks.index is not None:
-        yield _index("index", checks.index, "What torch needs cannot be fetched.")
+        yield _index(Thing.INDEX, checks.index, "What torch needs cannot be fetched.")
     if checks.pytorch_index is not None:
         nightlies = "There are no nightlies and no choice of variants."
-        yield _index("pytorch index", checks.pytorch_index, nightlies)
+        yield _index(Thing.PYTORCH_INDEX, checks.pytorch_index, nightlies)
     if checks.cache is not None:
         yield _disk(checks.cache.folder)
         yield _cache(checks.cache)
         yield _links(checks.cache.folder)
 
 
-def _missing(name: str, error: Exception, prevents: str, mend: str) -> Finding:
+def _missing(name: Thing, error: Exception, prevents: str, mend: str) -> Finding:
     """What an error says was not to be had, in one line."""
     said = (error.strerror if isinstance(error, OSError) else None) or str(error)
-    return Finding(name, State.MISSING, said.partition("\n")[0], prevents, mend)
+    said = said.partition("\n")[0] or type(error).__name__
+    return Finding(name, State.MISSING, said, prevents, mend)
 
 
 def _hint(error: Exception, otherwise: str) -> str:
@@ -101,19 +108,19 @@ def _interpreter(find: Callable[[], Interpreter]) -> Iterator[Finding]:
         found = find()
     except _FAILURES as error:
         mend = _hint(error, "name another with --python")
-        yield _missing("interpreter", error, _NO_INSTALL, mend)
+        yield _missing(Thing.INTERPRETER, error, _NO_INSTALL, mend)
         return
     kind = " free-threaded" if found.free_threaded else ""
-    yield Finding("interpreter", State.OK, f"{found.full}{kind}, {found.executable}")
+    yield Finding(Thing.INTERPRETER, State.OK, f"{found.full}{kind}, {found.executable}")
     yield find_headers(found)
 
 
 def _uv() -> Finding:
     try:
-        ended = uv.call(["--version"], Path(tempfile.gettempdir()), ASK_LIMIT)
+        ended = uv.call(["--version"], Path("/"), ASK_LIMIT)
     except _FAILURES as error:
-        return _missing("uv", error, _NO_INSTALL, f"{sys.executable} -m pip install uv")
-    return Finding("uv", State.OK, ended.stdout.text.strip())
+        return _missing(Thing.UV, error, _NO_INSTALL, f"{sys.executable} -m pip install uv")
+    return Finding(Thing.UV, State.OK, ended.stdout.text.strip())
 
 
 def _torch() -> Finding:
@@ -122,13 +129,13 @@ def _torch() -> Finding:
         version = importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:
         return Finding(
-            "torch",
+            Thing.TORCH,
             State.WARNING,
             "none in the Python that runs repro",
             "There is no `--build current`; without `--build`, the newest release is installed.",
             f"{sys.executable} -m pip install torch",
         )
-    return Finding("torch", State.OK, version)
+    return Finding(Thing.TORCH, State.OK, version)
 
 
 def _gpu() -> Iterator[Finding]:
@@ -137,12 +144,15 @@ def _gpu() -> Iterator[Finding]:
         state = State.MISSING if found.broken else State.WARNING
         untestable = "Cases that need cuda are untestable; others run on the CPU."
         takes_cpu = "`--variant auto` takes cpu."
-        yield Finding("gpu", state, found.reason, untestable, found.mend)
-        yield Finding("driver", state, "none in use", takes_cpu, found.mend)
+        yield Finding(Thing.GPU, state, found.reason, untestable, found.mend)
+        yield Finding(Thing.DRIVER, state, "none in use", takes_cpu, found.mend)
         return
     yield find_c_compiler()
     counted = (f"{found.devices.count(name)} x {name}" for name in dict.fromkeys(found.devices))
-    yield Finding("gpu", State.OK, ", ".join(counted))
+    # Which of them it chooses is CUDA's to say: it does not number them as NVML does.
+    name = "CUDA_VISIBLE_DEVICES"
+    chosen = [f"{name}={os.environ[name]}"] if name in os.environ else []
+    yield Finding(Thing.GPU, State.OK, ", ".join([*counted, *chosen]))
     yield _driver(found)
 
 
@@ -150,12 +160,12 @@ def _driver(driver: Driver) -> Finding:
     best = variants_for(driver)[0]
     value = f"{driver.version}, CUDA {driver.cuda[0]}.{driver.cuda[1]}, runs up to {best}"
     if best != "cpu":
-        return Finding("driver", State.OK, value)
+        return Finding(Thing.DRIVER, State.OK, value)
     prevents = "It is older than every CUDA build of torch: `--variant auto` takes cpu."
-    return Finding("driver", State.WARNING, value, prevents, "install a newer NVIDIA driver")
+    return Finding(Thing.DRIVER, State.WARNING, value, prevents, "install a newer NVIDIA driver")
 
 
-def _index(name: str, ask: Callable[[], str], prevents: str) -> Finding:
+def _index(name: Thing, ask: Callable[[], str], prevents: str) -> Finding:
     try:
         return Finding(name, State.OK, ask())
     except _FAILURES as error:
@@ -171,15 +181,18 @@ def _existing(folder: Path) -> Path:
 
 
 def _disk(folder: Path) -> Finding:
-    free = shutil.disk_usage(_existing(folder)).free
-    value = f"{in_gigabytes(free)} free"
     mend = "uv cache prune, or point REPRO_CACHE_DIR and UV_CACHE_DIR at another disk"
+    try:
+        free = shutil.disk_usage(_existing(folder)).free
+    except OSError as error:
+        return _missing(Thing.DISK, error, _NO_INSTALL, mend)
+    value = f"{in_gigabytes(free)} free"
     if free < CPU_BUILD:
-        return Finding("disk", State.MISSING, value, "Not even a CPU build (1 GB) fits.", mend)
+        return Finding(Thing.DISK, State.MISSING, value, "Not even a CPU build (1 GB) fits.", mend)
     if free < CUDA_BUILD:
         prevents = "A CUDA build (4.5 to 7 GB) may not fit."
-        return Finding("disk", State.WARNING, value, prevents, mend)
-    return Finding("disk", State.OK, value)
+        return Finding(Thing.DISK, State.WARNING, value, prevents, mend)
+    return Finding(Thing.DISK, State.OK, value)
 
 
 def _cache(cache: Cache) -> Finding:
@@ -187,16 +200,16 @@ def _cache(cache: Cache) -> Finding:
     limit = "no limit" if cache.limit is None else f"at most {in_gigabytes(cache.limit)}"
     value = f"{cache.folder}, {in_gigabytes(cache.size)}, {limit}"
     if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
-        return Finding("cache", State.OK, value)
+        return Finding(Thing.CACHE, State.OK, value)
     mend = "point REPRO_CACHE_DIR at a folder of yours"
-    return Finding("cache", State.MISSING, f"{value}: cannot be written", _NO_INSTALL, mend)
+    return Finding(Thing.CACHE, State.MISSING, f"{value}: cannot be written", _NO_INSTALL, mend)
 
 
 def _links(folder: Path) -> Finding:
     """Whether uv can link files from its cache into environments: tried, for disks can deceive."""
     prevents = "Every environment takes its full size, 4.5 to 7 GB with CUDA, and longer to make."
     try:
-        told = uv.call(["cache", "dir"], Path(tempfile.gettempdir()), ASK_LIMIT).stdout.text
+        told = uv.call(["cache", "dir"], Path("/"), ASK_LIMIT).stdout.text
         source = _existing(Path(told.strip()))
         with tempfile.NamedTemporaryFile(dir=source, prefix=".repro-") as file:
             link = _existing(folder) / f"{Path(file.name).name}.link"
@@ -206,7 +219,7 @@ def _links(folder: Path) -> Finding:
                 link.unlink(missing_ok=True)
     except _FAILURES as error:
         mend = "point REPRO_CACHE_DIR or UV_CACHE_DIR at the other's disk"
-        fault = _missing("links", error, prevents, mend)
+        fault = _missing(Thing.LINKS, error, prevents, mend)
         value = f"files of uv's cache cannot be linked: {fault.value}"
         return replace(fault, state=State.WARNING, value=value)
-    return Finding("links", State.OK, f"files are shared with uv's cache, {told.strip()}")
+    return Finding(Thing.LINKS, State.OK, f"files are shared with uv's cache, {told.strip()}")

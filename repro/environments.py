@@ -7,6 +7,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,19 @@ class Environments:
         """The lock of an environment: shared by who uses it; its time is that of the last use."""
         return self.root / "locks" / f"{name}.lock"
 
+    def making(self, name: str) -> Path:
+        """The lock of who makes or removes an environment; taken before the other one."""
+        return self.root / "locks" / f"{name}.making"
+
+    @contextmanager
+    def _alone(self, name: str) -> Iterator[bool]:
+        """Whether nobody makes or uses an environment; if so, nobody begins to meanwhile."""
+        with (
+            try_exclusive(self.making(name)) as making,
+            try_exclusive(self.lock(name)) as using,
+        ):
+            yield making is not None and using is not None
+
     def bytecode(self, name: str) -> Path:
         """Where the bytecode of an environment's torch is kept, also when it is gone."""
         return self.root / "bytecode" / name
@@ -69,6 +83,7 @@ class Environments:
     def discard(self, folder: Path) -> None:
         """Remove a folder at once for everybody who looks, however long it takes."""
         aside = self.aside(folder.name)
+        self.folder.mkdir(parents=True, exist_ok=True)
         os.rename(folder, aside)
         shutil.rmtree(aside)
 
@@ -78,10 +93,10 @@ class Environments:
             if _owner(leftover) == name:
                 shutil.rmtree(leftover)
 
-    def sweep(self, but: str = "") -> None:
+    def sweep(self) -> None:
         """Remove what killed processes left, of every environment that nobody is working on."""
-        for name in {_owner(path) for path in self._leftovers()} - {but}:
-            with try_exclusive(self.lock(name)) as descriptor:
+        for name in {_owner(path) for path in self._leftovers()}:
+            with try_exclusive(self.making(name)) as descriptor:
                 if descriptor is not None:
                     self.clear(name)
 
@@ -91,6 +106,13 @@ class Environments:
 
     def _folders(self) -> list[Path]:
         return sorted(path for path in self.folder.glob("[!.]*") if path.is_dir())
+
+    def _kept_alone(self) -> list[Path]:
+        """Bytecode of environments that are gone, the longest unused first."""
+        there = {folder.name for folder in self._folders()}
+        found = (path for path in (self.root / "bytecode").glob("*") if path.is_dir())
+        kept = (path for path in found if path.name not in there)
+        return sorted(kept, key=lambda path: self._used(path.name))
 
     def _used(self, name: str) -> datetime:
         """When an environment was last used."""
@@ -105,8 +127,8 @@ class Environments:
         for folder in self._folders():
             record = record_of(folder) or {}
             used = self._used(folder.name)  # before the lock is opened, which makes it
-            with try_exclusive(self.lock(folder.name)) as descriptor:
-                in_use = descriptor is None
+            with self._alone(folder.name) as alone:
+                in_use = not alone
             content = content_of(folder, self.bytecode(folder.name))
             found.append(
                 Stored(
@@ -126,7 +148,12 @@ class Environments:
 
     def size(self) -> int:
         """Bytes that environments and bytecode take, what they share counted once."""
-        return together(map(content_of, (*self._folders(), self.root / "bytecode")))
+        return together(self._contents().values())
+
+    def _contents(self) -> dict[Path, Content]:
+        """What lies in each environment, and in the kept bytecode of each."""
+        paths = (*self._folders(), *(self.root / "bytecode").glob("*"))
+        return {path: content_of(path) for path in paths}
 
     def remove(self, name: str) -> Removed:
         """Remove an environment and its bytecode.
@@ -144,13 +171,13 @@ class Environments:
         return Removed(name, frees)
 
     def _removed(self, folder: Path, bytecode: Path | None = None) -> bool:
-        """Whether an environment could be removed, with its bytecode: nobody used it."""
-        with try_exclusive(self.lock(folder.name)) as descriptor:
-            if descriptor is not None and folder.exists():
+        """Whether an environment, or kept bytecode alone, could be removed: nobody used it."""
+        with self._alone(folder.name) as alone:
+            if alone and folder.exists():
                 self.discard(folder)
-            if descriptor is not None and bytecode is not None:
+            if alone and bytecode is not None:
                 shutil.rmtree(bytecode, ignore_errors=True)
-            return descriptor is not None
+            return alone
 
     def prune(self, max_size: int | None) -> list[Removed]:
         """Remove leftovers, what no version of us can use, and the least recently used.
@@ -165,25 +192,27 @@ class Environments:
                 frees = content_of(folder).frees
                 if self._removed(folder):
                     gone.append(Removed(folder.name, frees))
-        there = {folder.name for folder in self._folders()}
-        for kept in sorted((self.root / "bytecode").glob("*")):
-            if kept.name not in there and kept.is_dir():
-                with try_exclusive(self.lock(kept.name)) as descriptor:
-                    if descriptor is not None:
-                        shutil.rmtree(kept)
+        for kept in self._kept_alone():
+            self._removed(kept)
         return gone + ([] if max_size is None else list(self.evict(max_size)))
 
     def evict(self, limit: int, but: str = "") -> Iterator[Removed]:
-        """Remove the least recently used until the rest is within the limit."""
-        contents: dict[str, Content] = {
-            folder.name: content_of(folder) for folder in self._folders()
-        }
-        for name in sorted(contents, key=self._used):
-            if together(contents.values()) <= limit:
+        """Remove the least recently used until the rest is within the limit.
+
+        Bytecode whose environment is gone goes before any environment.
+        """
+        contents = self._contents()
+        tried: set[Path] = set()
+        while together(contents.values()) > limit:
+            used = sorted(self._folders(), key=lambda folder: self._used(folder.name))
+            candidates = (*self._kept_alone(), *used)
+            left = [path for path in candidates if path.name != but and path not in tried]
+            if not left:
                 return
-            if name == but:
-                continue
-            frees = contents[name].frees
-            if self._removed(self.folder / name):
-                del contents[name]
-                yield Removed(name, frees)
+            tried.add(left[0])
+            # Looked at anew: what went before may have had the other names of its files.
+            frees = content_of(left[0]).frees
+            if self._removed(left[0]):
+                contents.pop(left[0], None)  # or it came after the look at all of them
+                if left[0].parent == self.folder:
+                    yield Removed(left[0].name, frees)

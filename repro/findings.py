@@ -6,18 +6,41 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+
+class Thing(StrEnum):
+    """What is looked for. No plain text, which redaction changes where a host is called `gpu`."""
+
+    PLATFORM = "platform"
+    CPU = "cpu"
+    MEMORY = "memory"
+    PYTHON = "python"
+    INTERPRETER = "interpreter"
+    HEADERS = "headers"
+    UV = "uv"
+    TORCH = "torch"
+    COMPILER = "compiler"
+    C_COMPILER = "C compiler"
+    GPU = "gpu"
+    DRIVER = "driver"
+    INDEX = "index"
+    PYTORCH_INDEX = "pytorch index"
+    DISK = "disk"
+    CACHE = "cache"
+    LINKS = "links"
+
+
 # What a maintainer asks for; disks and indexes say nothing about a bug.
 REPORTED = (
-    "platform",
-    "cpu",
-    "memory",
-    "python",
-    "interpreter",
-    "uv",
-    "compiler",
-    "C compiler",
-    "gpu",
-    "driver",
+    Thing.PLATFORM,
+    Thing.CPU,
+    Thing.MEMORY,
+    Thing.PYTHON,
+    Thing.INTERPRETER,
+    Thing.UV,
+    Thing.COMPILER,
+    Thing.C_COMPILER,
+    Thing.GPU,
+    Thing.DRIVER,
 )
 
 
@@ -40,7 +63,7 @@ class Finding:
         mend: the next step, a command where there is one; None where nothing is wrong.
     """
 
-    name: str
+    name: Thing
     state: State
     value: str
     prevents: str | None = None

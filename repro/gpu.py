@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass
 from typing import Any
@@ -68,7 +69,7 @@ def _reason(nvml: Any, error: Exception) -> Absent:
 
 
 def look_for_driver() -> Driver | Absent:
-    """The NVIDIA driver and the GPUs that processes started from here may use, or why not."""
+    """The NVIDIA driver and its GPUs, or why processes started from here may use none of them."""
     import pynvml as nvml
 
     try:
@@ -94,7 +95,9 @@ def look_for_driver() -> Driver | Absent:
     except nvml.NVMLError as error:
         return _reason(nvml, error)
     finally:
-        nvml.nvmlShutdown()
+        # A GPU that is lost fails here once more; what was found out stands.
+        with contextlib.suppress(nvml.NVMLError):
+            nvml.nvmlShutdown()
 
 
 def find_driver() -> Driver | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from repro.findings import Finding, State
+from repro.findings import Finding, State, Thing
 from repro.process import run
 
 CPU_FILE = Path("/proc/cpuinfo")
@@ -31,7 +31,7 @@ def find_platform() -> Finding:
     # macOS has none, nor have some small systems.
     with contextlib.suppress(OSError, KeyError):
         words = f"{platform.freedesktop_os_release()['PRETTY_NAME']}, {words}"
-    return Finding("platform", State.OK, words)
+    return Finding(Thing.PLATFORM, State.OK, words)
 
 
 def _asked_of_macos() -> str:
@@ -59,20 +59,20 @@ def find_cpu() -> Finding:
         told = CPU_FILE.read_text(encoding="utf-8", errors="replace")
     except OSError:
         told = f"model name: {_asked_of_macos()}"
-    model = re.search(r"^model name\s*:\s*(\S.*)$", told, re.MULTILINE)
-    flags = re.search(r"^(?:flags|Features)\s*:\s*(.*)$", told, re.MULTILINE)
+    model = re.search(r"^model name[ \t]*:[ \t]*(\S.*)$", told, re.MULTILINE)
+    flags = re.search(r"^(?:flags|Features)[ \t]*:[ \t]*(.*)$", told, re.MULTILINE)
     has = set(flags[1].split()) if flags else set()
     words = [model[1].strip() if model else platform.machine(), _usable_cores()]
     if vectors := [name for name in _VECTORS if name in has]:
         words.append(" ".join(vectors))
-    return Finding("cpu", State.OK, ", ".join(words))
+    return Finding(Thing.CPU, State.OK, ", ".join(words))
 
 
 def find_memory() -> Finding:
     """How much there is, and how much of it is free."""
     memory = psutil.virtual_memory()
     return Finding(
-        "memory",
+        Thing.MEMORY,
         State.OK,
         f"{in_gigabytes(memory.total)}, {in_gigabytes(memory.available)} free",
     )

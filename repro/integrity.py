@@ -42,10 +42,11 @@ def write_down(folder: Path, listed: Path) -> None:
 def changed(folder: Path, listed: Path) -> frozenset[str]:
     """Files of `site-packages` that are not as they were written down, or not there, or new.
 
-    An environment without interpreter, or without a list, has changed as a whole: ``{"."}``.
+    An environment without interpreter, `pyvenv.cfg` or list has changed as a whole: ``{"."}``.
     """
     whole = frozenset({"."})
-    if not (folder / "bin" / "python").exists():
+    # Without pyvenv.cfg it is the base interpreter, in which there is no torch.
+    if not all((folder / name).exists() for name in ("bin/python", "pyvenv.cfg")):
         return whole
     try:
         site = site_packages(folder)

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 from repro import integrity
@@ -116,38 +116,47 @@ class Store:
 
     def _held(self, build: Build, held: ExitStack, narrate: Narrate) -> Environment:
         folder = self.folder(build)
-        lock = self.environments.lock(folder.name)
 
         def waiting() -> None:
             narrate(f"waiting for another repro that installs torch {build.version}")
 
-        looked_at: dict[str, Any] | None = None
-        while True:
-            with ExitStack() as sharing:
-                sharing.enter_context(shared(lock, waiting))
-                record = record_of(folder)
-                if record is not None and (record == looked_at or _whole(folder)):
-                    os.utime(lock)  # its time is that of the last use
-                    held.push(sharing.pop_all())
-                    python = folder / "bin" / "python"
-                    return Environment(python, record["version"], record["git_version"])
-            with exclusive(lock, waiting) as descriptor:
-                if record_of(folder) is None or not _whole(folder):
-                    self._make(build, descriptor, narrate)
-                looked_at = record_of(folder)
-            # Between the two locks somebody may have removed it, or made another.
+        self.environments.sweep()
+        if found := self._shared(folder, held):
+            return found
+        # One makes it; who waited for that looks again. Who makes and who uses have a lock each:
+        # with one, all who wait to make it would wait for the end of each other's use of it.
+        with exclusive(self.environments.making(folder.name), waiting) as descriptor:
+            found = self._shared(folder, held)
+            if found is None:
+                self._make(build, descriptor, narrate)
+                # Removing it takes the lock that is held here, so it is as it was just made.
+                found = self._shared(folder, held, trusted=True)
+        if found is None:
+            raise Unavailable(f"{folder}: it vanished while it was made", "run it again")
+        return found
+
+    def _shared(self, folder: Path, held: ExitStack, trusted: bool = False) -> Environment | None:
+        """The finished environment of a folder, which nobody removes while it is held."""
+        lock = self.environments.lock(folder.name)
+        with ExitStack() as sharing:
+            sharing.enter_context(shared(lock))
+            record = record_of(folder)
+            if record is None or not (trusted or _whole(folder)):
+                return None
+            os.utime(lock)  # its time is that of the last use
+            held.push(sharing.pop_all())
+            python = folder / "bin" / "python"
+            return Environment(python, record["version"], record["git_version"])
 
     def _make(self, build: Build, descriptor: int, narrate: Narrate) -> None:
         """Make it aside and rename it, so that it appears whole or not at all."""
         final = self.folder(build)
         self.environments.folder.mkdir(parents=True, exist_ok=True)
-        self.environments.sweep(but=final.name)
         self.environments.clear(final.name)
         suspects: frozenset[str] = frozenset()
         if final.exists():
             suspects = integrity.changed(final, final / FILES)
             narrate(f"the environment of torch {build.version} was changed; it is made anew")
-            self.environments.discard(final)
         aside = self.environments.aside(final.name)
         try:
             installed = self._install(build, aside, [descriptor], narrate)
@@ -160,12 +169,25 @@ class Store:
                 shutil.rmtree(aside)
                 installed = self._install(build, aside, [descriptor], narrate, fresh=True)
             self._finish(build, aside, installed, descriptor)
+            # A broken one stays until the new one is checked: a kill before that, and the next run
+            # still sees what was changed, and with it what to distrust in uv's cache.
+            if final.exists():
+                self._discard(final, build, narrate)
             os.rename(aside, final)
         finally:
             shutil.rmtree(aside, ignore_errors=True)
         if self._max_size is not None:
             for removed in self.environments.evict(self._max_size, but=final.name):
                 narrate(f"removed {removed.name}, which was not used for longest")
+
+    def _discard(self, final: Path, build: Build, narrate: Narrate) -> None:
+        """Remove a broken environment, once nobody uses it any more."""
+
+        def waiting() -> None:
+            narrate(f"waiting for another repro that uses torch {build.version}")
+
+        with exclusive(self.environments.lock(final.name), waiting):
+            self.environments.discard(final)
 
     def _finish(self, build: Build, aside: Path, installed: Installed, descriptor: int) -> None:
         """Compile its bytecode, and write down what it is."""

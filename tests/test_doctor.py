@@ -7,62 +7,43 @@ import os
 import platform
 import shutil
 import sys
+import tempfile
 from collections import namedtuple
 from dataclasses import replace
 from pathlib import Path
 
+import pynvml
 import pytest
 
-from repro import compilers, doctor, gpu, hardware, uv
-from repro.compilers import find_c_compiler, find_compiler, find_headers
+from repro import doctor, gpu, hardware, uv
 from repro.doctor import Cache, Checks, collect
 from repro.errors import ReproError, Unavailable
-from repro.findings import REPORTED, Finding, State, anything_missing
+from repro.findings import REPORTED, Finding, State, Thing, anything_missing
 from repro.interpreters import find_interpreter
 from repro.report.diagnosis import findings_json, findings_view
+from repro.report.redact import Machine, redact
 from repro.report.screen import console, show
 from repro.report.words import mapped
 from repro.variants import Driver
+from tests.test_gpu import Nvml
 from tests.test_screen import VARIABLES
 
 H200 = Driver("580.65.06", (13, 0), ("H200", "H200", "L4"))
-GPP = """\
-case "$*" in
-*--version*) echo "g++ (Fake) 12.2.0"; echo "Copyright"; exit 0;;
-esac
-"""
 
 
 @pytest.fixture(autouse=True)
 def _plain_machine(monkeypatch):
     """No terminal, no GPU, and compilers of their usual names."""
-    for name in (*VARIABLES, "CXX", "CC"):
+    for name in (*VARIABLES, "CXX", "CC", "CUDA_VISIBLE_DEVICES"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(doctor, "look_for_driver", lambda: gpu.Absent("no driver", "get one"))
 
 
-@pytest.fixture
-def program(monkeypatch, tmp_path):
-    """Puts a shell script on PATH, which has nothing else but a shell's own tools."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", str(folder))
-
-    def make(name: str, script: str) -> Path:
-        path = folder / name
-        path.write_text(f"#!/bin/sh\nPATH=/usr/bin:/bin\n{script}\n")
-        path.chmod(0o755)
-        return path
-
-    return make
-
-
-@pytest.fixture
-def debian(monkeypatch):
-    monkeypatch.setattr(
-        platform, "freedesktop_os_release", lambda: {"ID": "mint", "ID_LIKE": "ubuntu debian"}
-    )
-    monkeypatch.setattr(sys, "platform", "linux")
+def script(path: Path, text: str) -> Path:
+    """An executable file; it finds a shell's own tools, whatever PATH is."""
+    path.write_text(f"#!/bin/sh\nPATH=/usr/bin:/bin\n{text}\n")
+    path.chmod(0o755)
+    return path
 
 
 def looked(name: str, **more) -> Finding:
@@ -116,13 +97,25 @@ def test_the_cpu_is_told_with_what_inductor_looks_for(monkeypatch, tmp_path):
     assert value.endswith(" cores, avx2 amx_tile")
 
 
-def test_a_cpu_without_a_file_is_asked_of_macos(monkeypatch, tmp_path, program):
+def test_a_cpu_without_a_model_is_its_architecture(monkeypatch, tmp_path):
+    """No other line is taken for it."""
+    file = tmp_path / "cpuinfo"
+    file.write_text("model name\t: \nstepping\t: 7\nflags\t:\nbugs\t: avx2\n")
+    monkeypatch.setattr(hardware, "CPU_FILE", file)
+    value = hardware.find_cpu().value
+    assert value.startswith(f"{platform.machine()}, ")
+    assert "avx2" not in value
+
+
+def test_a_cpu_without_a_file_is_asked_of_macos(monkeypatch, tmp_path):
     monkeypatch.setattr(hardware, "CPU_FILE", tmp_path / "none")
-    program("sysctl", 'test "$*" = "-n machdep.cpu.brand_string" && echo "Apple M9"')
+    monkeypatch.setenv("PATH", str(tmp_path))
+    script(tmp_path / "sysctl", 'test "$*" = "-n machdep.cpu.brand_string" && echo "Apple M9"')
     assert hardware.find_cpu().value.startswith("Apple M9, ")
 
 
-def test_a_cpu_that_nobody_names_is_its_architecture(monkeypatch, tmp_path, program):
+def test_a_cpu_that_nobody_names_is_its_architecture(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(hardware, "CPU_FILE", tmp_path / "none")
     assert hardware.find_cpu().value.startswith(f"{platform.machine()}, ")
 
@@ -196,183 +189,30 @@ def test_without_a_current_torch_others_run(monkeypatch):
     assert is_fault(looked("torch"), State.WARNING)
 
 
-# --- compilers ----------------------------------------------------------------------------------
+# --- compilers, as part of it ------------------------------------------------------------------
 
 
-def test_a_compiler_that_compiles_is_told_with_its_version(program, debian):
-    program(
-        "g++",
-        f'{GPP}test "$LC_ALL" = C && test -s check.cpp && echo "$*" | grep -q fopenmp || exit 1',
-    )
-    assert find_compiler() == Finding("compiler", State.OK, "g++ (Fake) 12.2.0")
+def test_without_compilers_and_headers_the_rest_is_told(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    python = script(tmp_path / "python", f"echo {tmp_path / 'include'}")
+    mine = replace(find_interpreter(None), executable=python)
+    found = {finding.name: finding for finding in collect(Checks(lambda: mine))}
+    assert is_fault(found["compiler"])
+    assert is_fault(found["headers"])
+    assert found["uv"].state is State.OK
+    assert list(found)[-1] == "driver"
+    (tmp_path / "include").mkdir()
+    (tmp_path / "include" / "Python.h").touch()
+    assert looked("headers", interpreter=lambda: mine).state is State.OK
 
 
-def test_without_a_compiler_cases_on_the_cpu_are_untestable(program, debian):
-    found = find_compiler()
-    assert is_fault(found)
-    assert found.value == "g++: No such file or directory"
-    assert "CPU" in found.prevents
-    assert found.mend == "apt install g++"
-
-
-def test_a_compiler_without_openmp_is_none(program, debian):
-    error = "check.cpp:1:10: fatal error: omp.h: No such file or directory"
-    program("g++", f'{GPP}echo "In file included from x" >&2; echo "{error}" >&2; exit 1')
-    found = find_compiler()
-    assert is_fault(found)
-    assert found.value == f"g++ (Fake) 12.2.0: {error}"
-    assert found.mend == "apt install g++"
-
-
-def test_a_linker_that_finds_no_openmp_is_quoted_where_it_says_so(program, debian):
-    program("g++", f'{GPP}echo "/usr/bin/ld: cannot find -lgomp"; echo "error: ld 1"; exit 1')
-    assert find_compiler().value.endswith(": /usr/bin/ld: cannot find -lgomp")
-
-
-def test_clang_gets_its_openmp_from_a_package_of_its_own(program, debian, monkeypatch):
-    monkeypatch.setenv("CXX", "clang++")
-    program(
-        "clang++",
-        'case "$*" in *--version*) echo "Debian clang version 14"; exit 0;; esac\n'
-        "echo \"check.cpp:1:10: fatal error: 'omp.h' file not found\" >&2; exit 1",
-    )
-    found = find_compiler()
-    assert is_fault(found)
-    assert found.mend == "apt install libomp-dev"
-
-
-def test_a_compiler_of_old_builds_alone_is_a_warning(program, debian):
-    program(
-        "g++",
-        f'{GPP}case "$*" in *c++20*) echo "g++: error: unrecognized option" >&2; exit 1;; esac',
-    )
-    found = find_compiler()
-    assert is_fault(found, State.WARNING)
-    assert "2.12 and newer" in found.prevents
-    assert "unrecognized option" in found.value
-
-
-def test_the_compiler_that_cxx_names_is_the_one(program, monkeypatch, debian):
-    program("g++", GPP)
-    path = program("other", GPP.replace("Fake", "Other"))
-    monkeypatch.setenv("CXX", str(path))
-    assert find_compiler().value == "g++ (Other) 12.2.0"
-
-
-def test_cxx_with_arguments_is_what_torch_cannot_start(program, monkeypatch):
-    program("g++", GPP)
-    program("ccache", GPP)
-    monkeypatch.setenv("CXX", "ccache g++")
-    found = find_compiler()
-    assert is_fault(found)
-    assert "without arguments" in found.mend
-
-
-def test_a_compiler_that_hangs_is_ended(program, monkeypatch):
-    monkeypatch.setattr(compilers, "LIMIT", 0.5)
-    monkeypatch.setenv("CXX", str(program("g++", "sleep 600")))
-    found = find_compiler()
-    assert is_fault(found)
-    assert "not finished after 0.5 s" in found.value
-
-
-@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
-@pytest.mark.skipif(sys.platform != "linux", reason="torch takes clang++ on macOS")
-def test_a_real_compiler_is_really_tried(monkeypatch, tmp_path):
-    assert find_compiler().state is State.OK
-    (tmp_path / "omp.h").write_text("#error spoilt\n")
-    monkeypatch.setenv("CPLUS_INCLUDE_PATH", str(tmp_path))
-    found = find_compiler()
-    assert is_fault(found)
-    assert "spoilt" in found.value
-
-
-@pytest.mark.parametrize(
-    ("release", "mend"),
-    [
-        ({"ID": "debian"}, "apt install g++"),
-        ({"ID": "rocky", "ID_LIKE": "rhel centos fedora"}, "dnf install gcc-c++"),
-        ({"ID": "arch"}, "pacman -S gcc"),
-        ({"ID": "slackware"}, "install g++, or name a C++ compiler in CXX"),
-        (None, "install g++, or name a C++ compiler in CXX"),
-    ],
-)
-def test_the_command_that_mends_is_the_systems(program, monkeypatch, release, mend):
-    monkeypatch.setattr(sys, "platform", "linux")
-    told = raising(OSError("no file")) if release is None else lambda: release
-    monkeypatch.setattr(platform, "freedesktop_os_release", told)
-    assert find_compiler().mend == mend
-
-
-def test_macos_takes_clang_and_apples_tools(program, monkeypatch):
-    monkeypatch.setattr(sys, "platform", "darwin")
-    found = find_compiler()
-    assert is_fault(found)
-    assert found.value.startswith("clang++: ")
-    assert found.mend == "xcode-select --install"
-
-
-APPLE = """\
-case "$*" in
-*--version*) echo "Apple clang version 15"; exit 0;;
-*-Iomp/include*-Lomp/lib*-lomp*) exit 0;;
-esac
-echo "check.cpp:1:10: fatal error: 'omp.h' file not found" >&2; exit 1
-"""
-
-
-@pytest.mark.parametrize("place", ["OMP_PREFIX", "CONDA_PREFIX", "brew"])
-def test_apples_clang_gets_openmp_where_torch_looks_for_it(program, monkeypatch, tmp_path, place):
-    monkeypatch.setattr(sys, "platform", "darwin")
-    for name in ("OMP_PREFIX", "CONDA_PREFIX"):
-        monkeypatch.delenv(name, raising=False)
-    prefix = tmp_path / "omp"
-    program("clang++", APPLE.replace("omp/", f"{prefix}/"))
-    if place == "brew":
-        program("brew", f'test "$*" = "--prefix libomp" && echo {prefix}')
-    else:
-        monkeypatch.setenv(place, str(prefix))
-    missing = find_compiler()
-    assert is_fault(missing)
-    assert missing.mend == "brew install libomp"
-    (prefix / "include").mkdir(parents=True)
-    (prefix / "include" / "omp.h").touch()
-    assert find_compiler().state is State.OK
-
-
-def test_the_c_compiler_is_looked_for_where_there_is_a_gpu(program, monkeypatch, debian):
-    assert not [f for f in collect(Checks(lambda: find_interpreter(None))) if f.name[0] == "C"]
+def test_the_c_compiler_is_looked_for_where_there_is_a_gpu(monkeypatch, tmp_path):
+    assert "C compiler" not in {f.name for f in collect(Checks(lambda: find_interpreter(None)))}
     monkeypatch.setattr(doctor, "look_for_driver", lambda: H200)
-    missing = looked("C compiler")
-    assert is_fault(missing)
-    assert missing.mend == "apt install gcc"
-    program("clang", 'echo "clang 14"')
-    assert find_c_compiler().value == "clang 14"
-    program("gcc", 'echo "gcc 12"')
-    assert looked("C compiler") == Finding("C compiler", State.OK, "gcc 12")
-    monkeypatch.setenv("CC", "none-such")
-    assert is_fault(find_c_compiler())
-
-
-def test_the_headers_are_those_of_the_interpreter(program, debian, tmp_path):
-    places = [tmp_path / "include", tmp_path / "Headers"]
-    python = program("python", f"echo {places[0]}; echo {places[1]}")
-    interpreter = replace(find_interpreter(None), executable=python, version=(3, 12))
-    missing = find_headers(interpreter)
-    assert is_fault(missing)
-    assert missing.value == f"no Python.h in {places[0]}"
-    assert missing.mend == "apt install python3.12-dev"
-    for place in reversed(places):
-        place.mkdir()
-        (place / "Python.h").touch()
-        assert find_headers(interpreter) == Finding("headers", State.OK, str(place))
-
-
-def test_an_interpreter_that_does_not_start_has_no_headers(tmp_path):
-    interpreter = replace(find_interpreter(None), executable=tmp_path / "gone")
-    found = find_headers(interpreter)
-    assert is_fault(found)
-    assert "No such file" in found.value
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert is_fault(looked("C compiler"))
+    script(tmp_path / "gcc", 'echo "gcc 12"')
+    assert looked("C compiler") == Finding(Thing.C_COMPILER, State.OK, "gcc 12")
 
 
 # --- GPU ----------------------------------------------------------------------------------------
@@ -390,9 +230,47 @@ def test_no_gpu_is_a_fault_only_where_its_driver_is_broken(monkeypatch, broken, 
 
 def test_gpus_and_driver_are_told(monkeypatch):
     monkeypatch.setattr(doctor, "look_for_driver", lambda: H200)
-    assert looked("gpu") == Finding("gpu", State.OK, "2 x H200, 1 x L4")
+    assert looked("gpu") == Finding(Thing.GPU, State.OK, "2 x H200, 1 x L4")
     driver = looked("driver")
-    assert driver == Finding("driver", State.OK, "580.65.06, CUDA 13.0, runs up to cu130")
+    assert driver == Finding(Thing.DRIVER, State.OK, "580.65.06, CUDA 13.0, runs up to cu130")
+
+
+def test_the_gpus_that_the_shell_chooses_are_told(monkeypatch):
+    """NVML lists all of them, CUDA takes those alone."""
+    monkeypatch.setattr(doctor, "look_for_driver", lambda: H200)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    assert looked("gpu").value == "2 x H200, 1 x L4, CUDA_VISIBLE_DEVICES=0,1"
+
+
+@pytest.mark.parametrize(
+    ("nvml", "state", "word"),
+    [
+        (Nvml(("L4",), nvmlInit=pynvml.NVML_ERROR_DRIVER_NOT_LOADED), State.WARNING, "not loaded"),
+        (
+            Nvml(("L4",), nvmlInit=pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH),
+            State.MISSING,
+            "another version",
+        ),
+        (Nvml(()), State.WARNING, "finds no GPU"),
+        (Nvml(("L4",)), State.OK, "1 x L4"),
+    ],
+)
+def test_what_nvml_says_is_what_is_told(monkeypatch, nvml, state, word):
+    monkeypatch.setattr(doctor, "look_for_driver", gpu.look_for_driver)
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    found = looked("gpu")
+    assert found.state is state
+    assert word in found.value
+    assert looked("driver").state is state
+
+
+def test_a_gpu_that_the_shell_hides_is_a_warning(monkeypatch):
+    monkeypatch.setattr(doctor, "look_for_driver", gpu.look_for_driver)
+    monkeypatch.setitem(sys.modules, "pynvml", Nvml(("L4",)))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    found = looked("gpu")
+    assert is_fault(found, State.WARNING)
+    assert found.mend == "unset CUDA_VISIBLE_DEVICES"
 
 
 def test_a_driver_older_than_every_build_is_a_warning(monkeypatch):
@@ -442,10 +320,26 @@ def test_a_disk_is_full_before_a_build_does_not_fit(monkeypatch, tmp_path, free,
     assert state is State.OK or is_fault(found, state)
 
 
+def test_a_disk_that_does_not_answer_stops_nothing(monkeypatch, tmp_path):
+    gone = OSError(107, "Transport endpoint is not connected")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: raising(gone)())
+    found = looked("disk", **cache(tmp_path))
+    assert is_fault(found)
+    assert found.value == "Transport endpoint is not connected"
+
+
+def test_without_a_place_for_temporary_files_the_rest_is_told(monkeypatch, tmp_path, uv_cache):
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
+    mine = find_interpreter(None)
+    found = {f.name: f for f in collect(Checks(lambda: mine, **cache(tmp_path)))}
+    assert is_fault(found["compiler"])
+    assert found["uv"].state is found["links"].state is State.OK
+
+
 def test_the_cache_is_told_with_its_size(tmp_path):
     value = f"{tmp_path / 'new'}, 12.3 GB, "
     found = looked("cache", **cache(tmp_path / "new"))
-    assert found == Finding("cache", State.OK, f"{value}at most 40.0 GB")
+    assert found == Finding(Thing.CACHE, State.OK, f"{value}at most 40.0 GB")
     assert looked("cache", **cache(tmp_path / "new", None)).value == f"{value}no limit"
     assert not (tmp_path / "new").exists()
 
@@ -454,7 +348,7 @@ def test_a_cache_that_cannot_be_written_is_a_fault(tmp_path, monkeypatch):
     file = tmp_path / "file"
     file.touch(mode=0o777)
     assert is_fault(looked("cache", **cache(file)))
-    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != tmp_path)
+    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)
     found = looked("cache", **cache(tmp_path / "new"))
     assert is_fault(found)
     assert "cannot be written" in found.value
@@ -472,7 +366,7 @@ def test_files_are_shared_where_they_can_be_linked(uv_cache, tmp_path):
     ours = tmp_path / "ours"
     ours.mkdir()
     found = looked("links", **cache(ours))
-    assert found == Finding("links", State.OK, f"files are shared with uv's cache, {uv_cache}")
+    assert found == Finding(Thing.LINKS, State.OK, f"files are shared with uv's cache, {uv_cache}")
     assert [*ours.iterdir()] == []
     assert not [*uv_cache.glob(".repro-*")]
 
@@ -505,9 +399,11 @@ def test_a_folder_that_may_not_be_entered_stops_nothing(monkeypatch, tmp_path):
 # --- what is made of it -------------------------------------------------------------------------
 
 FINDINGS = (
-    Finding("python", State.OK, "3.12"),
-    Finding("gpu", State.WARNING, "none [cu130]", "No GPU\nruns.", "get\none"),
-    Finding("pytorch index", State.MISSING, "long " * 60 + "end", "No nightlies.", "dial :smile:"),
+    Finding(Thing.PYTHON, State.OK, "3.12"),
+    Finding(Thing.GPU, State.WARNING, "none [cu130]", "No GPU\nruns.", "get\none"),
+    Finding(
+        Thing.PYTORCH_INDEX, State.MISSING, "long " * 60 + "end", "No nightlies.", "dial :smile:"
+    ),
 )
 
 
@@ -550,10 +446,32 @@ def test_the_json_has_every_field():
     assert [found["state"] for found in envelope["findings"]] == ["ok", "warning", "missing"]
 
 
-def test_redaction_reaches_everything_and_leaves_the_state():
+def test_redaction_reaches_what_is_said_and_leaves_name_and_state():
     changed = mapped(FINDINGS, lambda text: "x")
-    assert changed[1] == Finding("x", State.WARNING, "x", "x", "x")
+    assert changed[1] == Finding(Thing.GPU, State.WARNING, "x", "x", "x")
     assert changed[0].mend is None
+
+
+def test_a_machine_that_is_called_like_a_thing_leaves_the_thing():
+    machine = Machine("/home/ada", "ada", "gpu")
+    found = Finding(Thing.GPU, State.OK, "in /home/ada of gpu")
+    [changed] = mapped((found,), lambda text: redact(text, machine))
+    assert changed == Finding(Thing.GPU, State.OK, "in ~ of <host>")
+    assert json.loads(findings_json([changed]))["findings"][0]["name"] == "gpu"
+
+
+def test_a_path_that_is_no_text_can_be_printed_in_one_line(monkeypatch, tmp_path):
+    folder = Path(os.fsdecode(bytes(tmp_path) + b"/a  \xff\nb"))
+    found = looked("cache", **cache(folder))
+    assert f"{tmp_path}/a  \\udcff b, " in found.value
+    assert found.value in shown(monkeypatch, [found]).replace("a \\udcff", "a  \\udcff")
+    findings_json([found]).encode()
+
+
+@pytest.mark.parametrize("error", [Unavailable(""), OSError()])
+def test_an_error_that_says_nothing_is_named(error):
+    found = looked("index", index=raising(error))
+    assert found.value == type(error).__name__
 
 
 def test_something_is_missing_only_where_it_is():

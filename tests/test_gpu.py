@@ -114,6 +114,11 @@ def test_a_driver_that_fails_later_is_none_and_is_left(machine, function):
     assert nvml.ended == 1
 
 
+def test_a_driver_that_cannot_be_left_is_what_it_said(machine):
+    machine("H200", nvmlShutdown=pynvml.NVML_ERROR_GPU_IS_LOST)
+    assert find_driver().devices == ("H200",)
+
+
 def test_a_fault_that_is_not_nvmls_is_not_hidden(machine):
     machine("H200").nvmlInit = lambda: 1 / 0
     with pytest.raises(ZeroDivisionError):
@@ -182,6 +187,7 @@ def test_variants_are_never_newer_than_the_driver_and_the_newest_is_first(major,
     versions = [(int(name[2:-1]), int(name[-1])) for name in found]
     assert versions == sorted(versions, reverse=True)
     assert versions[0] <= (major, minor)
+    assert found
     left_out = [cuda for name, cuda in CUDA_VARIANTS.items() if name not in found]
     assert all(cuda > (major, minor) for cuda in left_out)
 

@@ -6,7 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from repro.findings import Finding, State
+from repro.findings import REPORTED, Finding, State, Thing
 from repro.outcome import Evidence, Frame, Outcome
 from repro.report.markdown import LIMIT, fenced, runs_markdown, span
 from tests.builders import case, failure, run, untestable
@@ -243,15 +243,32 @@ def test_a_path_with_a_blank_is_quoted_in_the_command():
 
 def test_versions_are_what_a_maintainer_asks_for():
     environment = [
-        Finding("platform", State.OK, "Debian 12"),
-        Finding("gpu", State.WARNING, "no\ndriver", "a", "b"),
-        Finding("disk", State.OK, "41 GB free"),
-        Finding("cache", State.OK, "/home/x/.cache"),
-        Finding("index", State.OK, "987 files"),
+        Finding(Thing.PLATFORM, State.OK, "Debian 12"),
+        Finding(Thing.GPU, State.WARNING, "no\ndriver", "a", "b"),
+        Finding(Thing.DISK, State.OK, "41 GB free"),
+        Finding(Thing.CACHE, State.OK, "/home/x/.cache"),
+        Finding(Thing.INDEX, State.OK, "987 files"),
+        Finding(Thing.PYTORCH_INDEX, State.OK, "654 files"),
+        Finding(Thing.LINKS, State.OK, "files are shared"),
     ]
     document = runs_markdown([case()], [run(failure())], environment)
     section = document[document.index("## Versions") :]
     assert section == "## Versions\n\n```\nplatform: Debian 12\ngpu: no driver\n```\n"
+
+
+def test_each_thing_that_is_reported_has_a_line():
+    environment = [Finding(name, State.OK, f"<{name}>") for name in Thing]
+    [*_, versions] = contents(runs_markdown([case()], [run(failure())], environment), "fence")
+    assert sorted(versions.splitlines()) == sorted(f"{name}: <{name}>" for name in REPORTED)
+
+
+def test_a_value_of_backticks_stays_within_its_fence():
+    environment = [
+        Finding(Thing.CPU, State.OK, "a ```` b"),
+        Finding(Thing.GPU, State.OK, "```"),
+    ]
+    document = runs_markdown([case()], [run(failure())], environment)
+    assert contents(document, "fence")[-1] == "cpu: a ```` b\ngpu: ```\n"
 
 
 def test_without_an_environment_there_are_no_versions():
@@ -263,14 +280,14 @@ def test_without_an_environment_there_are_no_versions():
 @example("```\n# out")
 def test_versions_never_leave_their_place(text):
     def document(words):
-        return runs_markdown([case()], [run(failure())], [Finding("cpu", State.OK, words)])
+        return runs_markdown([case()], [run(failure())], [Finding(Thing.CPU, State.OK, words)])
 
     assert frame_of(document(text)) == frame_of(document(PLAIN))
 
 
 def test_versions_count_where_logs_are_shortened():
     runs = [run(failure(), log="x" * 19_000) for _ in range(3)]
-    environment = [Finding("cpu", State.OK, "y" * 20_000) for _ in range(20)]
+    environment = [Finding(Thing.CPU, State.OK, "y" * 20_000) for _ in range(20)]
     assert "left out" not in runs_markdown([case()], runs)
     document = runs_markdown([case()], runs, environment)
     assert len(document) <= LIMIT

@@ -1,3 +1,4 @@
+import fcntl
 import os
 import signal
 import sys
@@ -7,6 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from repro.locks import exclusive, try_exclusive
 from repro.process import HEAD_BYTES, TAIL_BYTES, Captured, Ended, run, signal_name
 
 
@@ -210,3 +212,93 @@ while True:
     for process in left:
         process.kill()
     assert not left
+
+
+def _is_held(path: Path) -> bool:
+    """Whether somebody else holds the lock of a file."""
+    with path.open("r+") as other:
+        try:
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_child_holds_the_locks_that_it_is_given_even_without_us(tmp_path, given):
+    path = tmp_path / "lock"
+    path.touch()
+    child = (
+        "import os, time\n"
+        "open(str(os.getpid()), 'w').close()\n"
+        "while not os.path.exists('end'): time.sleep(0.01)"
+    )
+    parent = (
+        "import fcntl, os, sys; from pathlib import Path; from repro.process import run\n"
+        "file = open('lock', 'r+'); fcntl.flock(file, fcntl.LOCK_EX)\n"
+        "run([sys.executable, '-c', sys.argv[1]], environment=os.environ, folder=Path.cwd(),"
+        " timeout=60, holding=[file.fileno()] if sys.argv[2] == 'True' else [])"
+    )
+    ours = {"PYTHONPATH": str(Path(__file__).parent.parent)}
+    process = psutil.Popen(
+        [sys.executable, "-c", parent, child, str(given)], cwd=tmp_path, env=os.environ | ours
+    )
+    [pid] = started(tmp_path)
+    process.kill()
+    process.wait()
+    assert not is_gone(pid)
+    assert _is_held(path) is given
+    (tmp_path / "end").touch()
+    psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], timeout=10)
+    assert not _is_held(path)
+
+
+def test_the_number_of_a_descriptor_is_the_same_in_the_child(tmp_path):
+    with (tmp_path / "file").open("w") as file:
+        ended = run(
+            [sys.executable, "-S", "-c", f"import os; os.write({file.fileno()}, b'here')"],
+            environment={},
+            folder=tmp_path,
+            timeout=30,
+            holding=[file.fileno()],
+        )
+    assert ended.exit_code == 0
+    assert (tmp_path / "file").read_text() == "here"
+
+
+HAS = "import os, sys; print(os.fstat(int(sys.argv[1])).st_ino)"
+
+
+def holding(code: str, folder: Path, descriptor: int, *held: int) -> Ended:
+    return run(
+        [sys.executable, "-S", "-c", code, str(descriptor)],
+        environment={"PATH": os.environ["PATH"]},
+        folder=folder,
+        timeout=30.0,
+        holding=held,
+    )
+
+
+def test_a_child_has_the_descriptors_that_it_is_to_hold_and_no_others(tmp_path):
+    descriptors = [os.open(tmp_path / name, os.O_RDWR | os.O_CREAT) for name in ("one", "two")]
+    try:
+        for descriptor in descriptors:
+            held = holding(HAS, tmp_path, descriptor, *descriptors)
+            assert held.stdout.text == f"{os.fstat(descriptor).st_ino}\n"
+            assert not os.get_inheritable(descriptor)
+        other = holding(HAS, tmp_path, descriptors[0], descriptors[1])
+        assert other.exit_code != 0
+        assert "Bad file descriptor" in other.stderr.text
+        assert holding(HAS, tmp_path, descriptors[0]).exit_code != 0
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def test_descendants_that_hold_a_lock_are_ended_with_the_rest(tmp_path):
+    with exclusive(tmp_path / "lock") as descriptor:
+        ended = holding(SLEEPERS + "os._exit(0)", tmp_path, descriptor, descriptor)
+        assert ended.exit_code == 0
+    assert all(is_gone(pid) for pid in started(tmp_path, 4))
+    with try_exclusive(tmp_path / "lock") as descriptor:
+        assert descriptor is not None

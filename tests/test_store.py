@@ -21,6 +21,7 @@ import psutil
 import pytest
 from packaging.version import Version
 
+import repro.store
 from repro.builds import Build, Origin
 from repro.environments import RECORD, Environments, cache_folder
 from repro.errors import ReproError, Unavailable
@@ -72,6 +73,7 @@ class Maker:
         narrate(f"installing torch {build.version}")
         (folder / "bin").mkdir(parents=True)
         os.symlink(sys.executable, folder / "bin" / "python")
+        (folder / "pyvenv.cfg").write_text("home = /somewhere\n")
         site = folder / "lib" / "python3.11" / "site-packages"
         if self.child:
             subprocess.run(self.child, pass_fds=holding, check=True)
@@ -259,6 +261,10 @@ def python_that_points_nowhere(folder: Path) -> None:
     os.symlink("/nowhere/python", folder / "bin" / "python")
 
 
+def no_settings(folder: Path) -> None:
+    (folder / "pyvenv.cfg").unlink()
+
+
 def no_record(folder: Path) -> None:
     (folder / RECORD).unlink()
 
@@ -291,7 +297,7 @@ def half_made(folder: Path) -> None:
 
 BREAKAGES = [edited, other_version, injected, deleted, no_torch, no_python, no_record, cut_record]
 BREAKAGES += [python_that_points_nowhere, record_of_another_kind, record_of_another_schema]
-BREAKAGES += [record_that_is_no_text, no_list_of_files, half_made]
+BREAKAGES += [no_settings, record_that_is_no_text, no_list_of_files, half_made]
 
 
 @pytest.mark.parametrize("break_it", BREAKAGES, ids=lambda function: function.__name__)
@@ -328,6 +334,28 @@ def test_a_file_that_was_changed_in_uvs_cache_too_is_fetched_anew(store, maker, 
     assert maker.installs == ["2.12.1+cpu", "2.12.1+cpu", "2.12.1+cpu fresh"]
     assert any("uv's cache has torch as it was changed" in line for line in said)
     assert any("`uv cache clean torch`" in line for line in said)
+
+
+def test_what_was_changed_is_not_forgotten_when_the_repair_is_killed(store, maker, tmp_path):
+    """The next install would take the changed file out of uv's cache for the right one."""
+    maker.cache = tmp_path / "uv"
+    for name, text in FILES.items():
+        (maker.cache / name).parent.mkdir(parents=True, exist_ok=True)
+        (maker.cache / name).write_text(text)
+    made(store, build_of())
+    edited(store.folder(build_of()))
+    code = (
+        "import os, signal, sys; from pathlib import Path; from tests.test_store import *\n"
+        "maker = Maker(Path(sys.argv[1])); maker.cache = Path(sys.argv[1]) / 'uv'\n"
+        "maker.child = ['sh', '-c', 'kill -9 $PPID']\n"
+        "made(open_store(Path(sys.argv[1]), maker), build_of())"
+    )
+    root = Path(__file__).parent.parent
+    killed = subprocess.run([sys.executable, "-c", code, tmp_path], cwd=root, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    made(store, build_of())
+    assert (site(store) / "torch" / "nested" / "deep.py").read_text() == "VALUE = 1\n"
+    assert maker.installs[-1] == "2.12.1+cpu fresh"
 
 
 # --- several at once ----------------------------------------------------------------------------
@@ -367,6 +395,63 @@ def test_8_processes_that_ask_at_once_make_one_install(tmp_path, store, maker):
         child.join()
     assert given == {("2.12.1+cpu", str(store.folder(build_of()) / "bin" / "python"))}
     assert maker.installs == ["2.12.1+cpu"]
+
+
+def test_who_looked_before_it_was_made_does_not_wait_for_the_end_of_its_use(
+    store, maker, monkeypatch
+):
+    """Three look at the same moment; then each stays until all three are in."""
+    looked, inside = threading.Barrier(3), threading.Barrier(3)
+    told = threading.local()
+    look = repro.store.record_of
+
+    def together(folder: Path):
+        found = look(folder)
+        if not getattr(told, "looked", False):
+            told.looked = True
+            looked.wait(20)
+        return found
+
+    monkeypatch.setattr(repro.store, "record_of", together)
+    answers = []
+
+    def use() -> None:
+        with store.use(build_of()) as environment:
+            inside.wait(20)
+            answers.append(environment)
+
+    threads = [threading.Thread(target=use) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(answers) == 3
+    assert len(maker.installs) == 1
+
+
+def test_a_broken_environment_is_replaced_when_nobody_uses_it_any_more(store, maker, monkeypatch):
+    monkeypatch.setattr("repro.locks.PATIENCE", 0.1)
+    waits = threading.Event()
+    said: list[str] = []
+
+    def narrate(line: str) -> None:
+        said.append(line)
+        if line.startswith("waiting"):
+            waits.set()
+
+    def use() -> None:
+        with store.use(build_of(), narrate):
+            pass
+
+    with store.use(build_of()):
+        injected(store.folder(build_of()))
+        other = threading.Thread(target=use)
+        other.start()
+        assert waits.wait(20)
+        assert (site(store) / "sitecustomize.py").exists()
+    other.join()
+    assert said[-1] == "waiting for another repro that uses torch 2.12.1+cpu"
+    assert not (site(store) / "sitecustomize.py").exists()
 
 
 def test_two_builds_at_once_do_not_disturb_each_other(tmp_path, store, maker):
@@ -431,9 +516,13 @@ def _killed_while_installing(folder: Path, seconds: float) -> psutil.Process:
     return child
 
 
-def test_a_killed_install_is_never_taken_for_an_environment_and_is_repaired(tmp_path, store, maker):
-    child = _killed_while_installing(tmp_path, 600)
+def _end(child: psutil.Process) -> None:
     child.kill()
+    child.wait()  # until then it holds the lock
+
+
+def test_a_killed_install_is_never_taken_for_an_environment_and_is_repaired(tmp_path, store, maker):
+    _end(_killed_while_installing(tmp_path, 600))
     [left] = folders(store)
     assert left.startswith(f".{store.folder(build_of()).name}.")
     assert store.environments.all() == []
@@ -442,10 +531,17 @@ def test_a_killed_install_is_never_taken_for_an_environment_and_is_repaired(tmp_
 
 
 def test_any_next_run_clears_what_a_killed_install_left(tmp_path, store):
-    _killed_while_installing(tmp_path, 600).kill()
+    _end(_killed_while_installing(tmp_path, 600))
     other = build_of("2.6.0+cpu")
     made(store, other)
     assert folders(store) == [store.folder(other).name]
+
+
+def test_a_run_that_installs_nothing_clears_it_too(tmp_path, store):
+    made(store, build_of("2.6.0+cpu"))
+    _end(_killed_while_installing(tmp_path, 600))
+    made(store, build_of("2.6.0+cpu"))
+    assert folders(store) == [store.folder(build_of("2.6.0+cpu")).name]
 
 
 def test_an_installer_that_outlives_its_killed_parent_is_left_in_peace(tmp_path, store, maker):
@@ -470,8 +566,8 @@ def test_the_least_recently_used_is_removed_above_the_limit(tmp_path, maker):
     for age, version in enumerate(versions):
         made(store, build_of(version))
         os.utime(store.environments.lock(store.folder(build_of(version)).name), (age, age))
-    size = store.environments.all()[0].size
-    bounded = open_store(tmp_path, maker, max_size=int(size * 2.5))
+    each = store.environments.size() / len(versions)
+    bounded = open_store(tmp_path, maker, max_size=int(each * 2.5))
     said: list[str] = []
     made(bounded, build_of("2.9.0+cpu"), said)
     there = {stored.name for stored in store.environments.all()}
@@ -487,6 +583,34 @@ def test_what_is_in_use_is_not_removed_however_old_it_is(tmp_path, maker):
         assert environment.python.exists()
     there = {stored.name for stored in store.environments.all()}
     assert there == {store.folder(build_of(v)).name for v in ("2.6.0+cpu", "2.8.0+cpu")}
+
+
+def test_bytecode_without_its_environment_goes_before_any_environment(tmp_path, maker):
+    store = open_store(tmp_path, maker)
+    made(store, build_of("2.6.0+cpu"))
+    made(store, build_of("2.7.0+cpu"))
+    gone = store.folder(build_of("2.6.0+cpu"))
+    shutil.rmtree(gone)
+    kept = store.environments.bytecode(gone.name)
+    assert list(kept.rglob("*.pyc"))
+    everything = store.environments.size()
+    assert list(store.environments.evict(everything)) == []
+    assert kept.exists()
+    assert list(store.environments.evict(everything - 1)) == []
+    assert not kept.exists()
+    assert folders(store) == [store.folder(build_of("2.7.0+cpu")).name]
+
+
+def test_pruning_removes_what_is_of_no_use(store, tmp_path):
+    made(store, build_of("2.6.0+cpu"))
+    made(store, build_of("2.7.0+cpu"))
+    _end(_killed_while_installing(tmp_path, 600))
+    no_record(store.folder(build_of("2.6.0+cpu")))
+    removed = store.environments.prune(None)
+    assert [one.name for one in removed] == [store.folder(build_of("2.6.0+cpu")).name]
+    assert folders(store) == [store.folder(build_of("2.7.0+cpu")).name]
+    kept = {path.name for path in (store.environments.root / "bytecode").iterdir()}
+    assert kept == set(folders(store))
 
 
 def test_the_cache_folder_can_be_chosen(tmp_path, monkeypatch):

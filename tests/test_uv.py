@@ -33,7 +33,7 @@ class FakeRun:
         self.calls: list[dict] = []
         self.pauses: list[float] = []
 
-    def __call__(self, command, *, environment, folder, timeout) -> Ended:
+    def __call__(self, command, *, environment, folder, timeout, holding=()) -> Ended:
         self.calls.append(
             {"command": command, "environment": environment, "folder": folder, "timeout": timeout}
         )
