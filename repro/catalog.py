@@ -59,8 +59,7 @@ def available(
     pages: list[Callable[[str], Listing]] = []
     if wanted.nightlies:
         pages.append(index.nightlies)
-    # Where the user named an index for releases, there is no PyTorch index of them.
-    named = index.sources.release(variants.names[0]) is None
+    named = not index.sources.has_pytorch_releases
     if wanted.releases and not named:
         pages.append(index.releases)
     asked = 0
@@ -69,6 +68,7 @@ def available(
         if listing is not None:
             asked += 1
             found += listing.builds
+    # What the PyTorch index lists stands for all: the default index has the same and no variants.
     has_releases = any(not build.is_nightly for build in found)
     if wanted.releases and not has_releases and (named or not variants.chosen):
         try:

@@ -88,7 +88,9 @@ def content_of(*folders: Path) -> Content:
 
 def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
     """Everything below a folder, the folder itself left out."""
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as found:
+    # What may not be read is left out: it is not ours.
+    gone = (FileNotFoundError, NotADirectoryError, PermissionError)
+    with contextlib.suppress(*gone), os.scandir(folder) as found:
         for entry in found:
             yield entry
             if entry.is_dir(follow_symlinks=False):

@@ -122,10 +122,9 @@ class Index:
 
         Nothing where the user named an index of their own for releases.
         """
-        where = self.sources.release(variant)
-        return Listing(()) if where is None else self._listing(
-            where, project, Origin.PYTORCH, variant
-        )  # fmt: skip
+        if not self.sources.has_pytorch_releases:
+            return Listing(())
+        return self._listing(self.sources.release(variant), project, Origin.PYTORCH, variant)
 
     def default_releases(self) -> Listing:
         """What the default index lists, whose wheels tell no variant; as `nightlies`."""

@@ -105,7 +105,7 @@ def _first(
 def _release(spec: Spec, index: Index, variants: Variants, say: Callable[[str], None]) -> Choice:
     """A release: of the PyTorch index, which has every variant, else of the default index."""
     complaint: Unavailable | None = None
-    if index.sources.release(variants.names[0]) is not None:
+    if index.sources.has_pytorch_releases:
         try:
             return _first(spec, index, variants, index.releases)
         except Unavailable as error:

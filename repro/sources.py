@@ -52,14 +52,23 @@ class Sources:
             return f"{_pytorch_of_uv()}/nightly/{variant}"
         return f"{_without_variant(self.nightly_index_url)}/{variant}"
 
-    def release(self, variant: str) -> str | None:
-        """The PyTorch index of a variant's releases; None where the user named another place."""
+    @property
+    def has_pytorch_releases(self) -> bool:
+        """Whether releases come from a PyTorch index, and not from a place that the user named."""
         if self.index_url is not None:
-            return None
+            return False
+        named = self.nightly_index_url
+        return named is None or _without_variant(named).endswith("/nightly")
+
+    def release(self, variant: str) -> str:
+        """The PyTorch index of a variant's releases; see `has_pytorch_releases`.
+
+        Raises:
+            Unavailable: uv does not tell where the PyTorch index is.
+        """
         if self.nightly_index_url is None:
             return f"{_pytorch_of_uv()}/{variant}"
-        root, _, last = _without_variant(self.nightly_index_url).rpartition("/")
-        return f"{root}/{variant}" if last == "nightly" else None
+        return f"{_without_variant(self.nightly_index_url).removesuffix('/nightly')}/{variant}"
 
 
 def _without_variant(url: str) -> str:

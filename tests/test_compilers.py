@@ -86,6 +86,16 @@ def test_clang_gets_its_openmp_from_a_package_of_its_own(program, debian, monkey
     assert found.mend == "apt install libomp-dev"
 
 
+def test_clang_that_fails_otherwise_does_not_want_openmp(program, debian, monkeypatch):
+    monkeypatch.setenv("CXX", "clang++")
+    program(
+        "clang++",
+        'case "$*" in *--version*) echo "Debian clang version 14"; exit 0;; esac\n'
+        'echo "fatal error: no such sysroot" >&2; exit 1',
+    )
+    assert find_compiler().mend == "apt install g++"
+
+
 def test_a_compiler_of_old_builds_alone_is_a_warning(program, debian):
     program(
         "g++",

@@ -152,7 +152,7 @@ def test_another_project_has_its_own_page(server, shelf, index):
 def test_releases_come_from_the_index_that_was_named(server, tmp_path):
     server.shelf("simple").add(fake_torch("2.12.1"))
     index = Opened(server, tmp_path)
-    assert index.sources.release("cpu") is None
+    assert not index.sources.has_pytorch_releases
     assert index.releases("cpu").builds == ()
     [build] = index.default_releases().builds
     assert (build.origin, build.variant) == (Origin.DEFAULT, None)
@@ -314,12 +314,12 @@ def test_the_folder_of_a_variant_may_be_named_too(end):
 
 
 def test_a_mirror_of_nightlies_alone_has_no_releases():
-    assert Sources(nightly_index_url="https://torch.example/dev").release("cpu") is None
+    assert not Sources(nightly_index_url="https://torch.example/dev").has_pytorch_releases
 
 
 def test_an_index_for_releases_replaces_both():
     sources = Sources(index_url="https://index.example/simple/")
-    assert sources.release("cpu") is None
+    assert not sources.has_pytorch_releases
     assert sources.default == "https://index.example/simple"
 
 

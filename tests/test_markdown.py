@@ -269,6 +269,7 @@ def test_a_value_of_backticks_stays_within_its_fence():
     ]
     document = runs_markdown([case()], [run(failure())], environment)
     assert contents(document, "fence")[-1] == "cpu: a ```` b\ngpu: ```\n"
+    assert document.endswith("\n`````\n")
 
 
 def test_without_an_environment_there_are_no_versions():
