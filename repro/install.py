@@ -1,7 +1,8 @@
 """Fills an environment with exactly the build that was asked for.
 
-torch and its triton are named by the address of their wheels, so that no resolver chooses them and
-no other index can slip in a package of the same name; everything else comes from the default index.
+torch and its triton are named by the address or hash of their wheels, so that no resolver chooses
+them and no other index can slip in a package of the same name; everything else comes from the
+default index.
 What came out is then compared with what was asked for.
 """
 
@@ -82,9 +83,9 @@ class Installer:
             install.append("--no-cache")
         if self._index.sources.index_url is not None:
             install += ["--default-index", self._index.sources.default]
-        torch = f"torch @ {build.url}" + (f"#sha256={build.sha256}" if build.sha256 else "")
+        torch = _requirement(build)
         if expected is None:
-            call(*install, "--no-deps", torch)
+            call(*install, "--no-deps", "-r", _listed(folder, [torch]))
             requires = requires_of((_dist_info(folder, build) / "METADATA").read_bytes())
         else:
             requires = expected.requires
@@ -94,7 +95,7 @@ class Installer:
         if wanted is not None and build.origin is not Origin.DEFAULT:
             triton = self._triton(build, wanted)
             wheels.append(f"{wanted.name} @ {triton.url}")
-        call(*install, *wheels, *COMPANIONS)
+        call(*install, "-r", _listed(folder, [*wheels, *COMPANIONS]))
         return _checked(folder, build, expected, wanted, triton)
 
     def _triton(self, build: Build, wanted: Requirement) -> Build:
@@ -128,6 +129,24 @@ class Installer:
             f"{build.filename}: it needs {wanted}, which the PyTorch index does not list",
             "name another build",
         )
+
+
+def _requirement(build: Build) -> str:
+    """The wheel as a line of requirements that no other wheel fits.
+
+    One of the default index is named by its hash, so that uv takes it out of its cache where the
+    user's own projects have put it; others by their address.
+    """
+    if build.origin is Origin.DEFAULT and build.sha256:
+        return f"torch=={build.version} --hash=sha256:{build.sha256}"
+    return f"torch @ {build.url}" + (f"#sha256={build.sha256}" if build.sha256 else "")
+
+
+def _listed(folder: Path, requirements: Sequence[str]) -> Path:
+    """A file of requirements; hashes can be given in one alone."""
+    path = folder / "requirements.txt"
+    path.write_text("".join(f"{line}\n" for line in requirements), encoding="utf-8")
+    return path
 
 
 def _dist_info(folder: Path, build: Build) -> Path:
@@ -181,7 +200,8 @@ def _checked(
         canonicalize_name(found.metadata["Name"]): found
         for found in distributions(path=[str(site)])
     }
-    _check_source(installed, "torch", build)
+    if "--hash=" not in _requirement(build):  # else uv has compared what tells more
+        _check_source(installed, "torch", build)
     tritons = sorted(TRITONS & installed.keys())
     if wanted is None:
         return Installed(version, commit, None)

@@ -89,9 +89,8 @@ def run_build(
                 return
             environment = held.enter_context(supply.use(choice.build, narrate))
         except Unavailable as error:
-            reason = f"torch {spec.text}: {error}"
             yield from (
-                untestable(item, "install", reason, error.hint, error.log) for item in requests
+                untestable(item, "install", str(error), error.hint, error.log) for item in requests
             )
             return
         install = time.monotonic() - began

@@ -6,6 +6,7 @@ Stand-ins of torch are installed by the real uv, with a cache of their own.
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
@@ -63,7 +64,7 @@ class Shop:
         where.add(wheel, **more)
         listing = (
             self.index.default_releases()
-            if where is self.default
+            if where.root == "simple"
             else self.index.nightlies(where.root.rpartition("/")[2])
         )
         [build] = [found for found in listing.builds if found.filename == wheel.filename]
@@ -183,6 +184,21 @@ def test_a_release_of_the_default_index_has_its_triton_from_there(shop):
     build = shop.put_up(fake_torch("2.12.1", requires=["triton==3.6.0"]), shop.default)
     assert build.origin is Origin.DEFAULT
     assert shop.make(build).triton == "triton 3.6.0"
+
+
+def test_a_release_is_taken_by_its_hash_whatever_other_index_has_one(shop, monkeypatch):
+    default = shop.server.shelf("simple", Options(hashes=True))
+    default.add(*(make_wheel(name, "1.0", {f"{name}.py": b""}) for name in COMPANIONS))
+    build = shop.put_up(fake_torch("2.12.1"), default)
+    shop.default = default
+    other = shop.server.shelf("other")
+    other.add(fake_torch("2.12.1", commit="e" * 40))
+    monkeypatch.setenv("UV_INDEX", other.url)
+    with pytest.raises(Unavailable, match="sha256 is not what the index states"):
+        shop.make(build)
+    monkeypatch.delenv("UV_INDEX")
+    shutil.rmtree(shop.folder / "environment")
+    assert shop.make(build).git_version == commit_of("2.12.1")
 
 
 def test_a_release_may_say_more_inside_than_in_its_name(shop):
