@@ -22,7 +22,7 @@ from repro.case import (
     read_case,
 )
 from repro.commands.builds import builds, doctor, env
-from repro.commands.options import redaction, settings_options
+from repro.commands.options import narrator, redaction, settings_options
 from repro.errors import ReproError
 from repro.outcome import Run
 
@@ -52,14 +52,31 @@ def _folders(cases_dirs: Sequence[Path]) -> list[Path]:
     return case_folders(cases_dirs, Path.cwd(), INSTALLED_CASES)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class _ReaderLeft(Exception):
+    """Whoever read our output has gone. click would make exit status 1 of a BrokenPipeError."""
+
+
+class _Group(click.Group):
+    def invoke(self, context: click.Context) -> Any:
+        """Run the command, and see that all it printed has gone out."""
+        try:
+            status = super().invoke(context)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise _ReaderLeft from None
+        return status
+
+
+@click.group(
+    cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(__version__, prog_name="repro")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def group(debug: bool) -> None:
     """Run a torch.compile bug in many torch builds and say which compile stage raised it.
 
     Exit codes: 0 what could be tested passed, 1 a case failed, 125 nothing could be tested,
-    2 usage, 130 interrupted.
+    2 usage, 130 interrupted, 141 the reader of the output left.
     """
 
 
@@ -142,17 +159,23 @@ def run(
     if ignored := removed_variables(os.environ):
         narration.print(f"not passed on to the runs: {', '.join(ignored)}")
     adopt_orphans()
-    supply = Supply(settings, lambda line: narration.print(f"note: {line}"))
+    supply = Supply(settings, narrator(narration))
+    redact = redaction()
     runs: list[Run] = []
     interrupted = False
     with Live(narration, plan.size) as live:
         try:
             for spec in plan.specs:
-                for made in run_build(plan, spec, supply, live.say):
+                for made in run_build(plan, spec, supply, lambda line: live.say(redact(line))):
                     runs.append(made)
                     live.step()
         except KeyboardInterrupt:
             interrupted = True
+        except Exception:
+            # A fault of ours: what was found before it is not lost.
+            live.stop()
+            _publish(cases, runs, settings, as_json, report, interrupted=True)
+            raise
     _publish(cases, runs, settings, as_json, report, interrupted)
     if interrupted:
         narration.print(f"interrupted after {len(runs)} of {plan.size} runs")
@@ -243,9 +266,10 @@ group.add_command(doctor)
 
 
 def _complain(error: ReproError) -> None:
-    click.echo(f"error: {error}", err=True)
+    redact = redaction()
+    click.echo(f"error: {redact(str(error))}", err=True)
     if error.hint:
-        click.echo(f"hint: {error.hint}", err=True)
+        click.echo(f"hint: {redact(error.hint)}", err=True)
 
 
 def _terminated(*_: Any) -> None:
@@ -271,10 +295,16 @@ def main() -> None:
             raise
         _complain(error)
         sys.exit(USAGE)
-    except BrokenPipeError:
-        # Whoever read our output has left; nothing more can be said to them.
+    except (_ReaderLeft, BrokenPipeError):
+        # Nothing more can be said to them.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(READER_LEFT)
+    except OSError as error:
+        if debug:
+            raise
+        name = error.filename or "output"
+        _complain(ReproError(f"{name}: {error.strerror or error}", "look at the disk and rights"))
+        sys.exit(USAGE)
     except Exception as error:
         if debug:
             raise

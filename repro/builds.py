@@ -6,6 +6,7 @@ release after the nightlies of its branch and before those of the next.
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
 from repro.errors import ReproError, Unavailable
 
@@ -92,22 +93,33 @@ def parse_spec(text: str) -> Spec:
     """
     word = text.strip()
     if word == "current":
-        return Spec(text, SpecKind.CURRENT, word)
-    if re.match(r"https?://", word):
-        _named_torch(text, unquote(urlsplit(word).path))
-        return Spec(text, SpecKind.URL, word)
+        return Spec(word, SpecKind.CURRENT, word)
+    if re.match(r"(?:https?|file)://", word, re.IGNORECASE):
+        return _url(word)
     if word.endswith(".whl"):
-        _named_torch(text, word)
-        return Spec(text, SpecKind.WHEEL, str(_expanded(word)))
+        _named_torch(word, word)
+        return Spec(word, SpecKind.WHEEL, str(_expanded(word)))
     plain, _, variant = word.partition("+")
     if variant == "" or re.fullmatch(VARIANT, variant):
         for kind, pattern in _FORMS:
             value = plain.removeprefix("nightly-") if kind is SpecKind.DATE else plain
             if re.fullmatch(pattern, value) and not word.endswith("+"):
-                return Spec(text, kind, _checked(kind, value, text), variant or None)
+                return Spec(word, kind, _checked(kind, value, word), variant or None)
     if "/" in word or word.startswith("~"):
-        return Spec(text, SpecKind.PATH, str(_expanded(word)))
+        return Spec(word, SpecKind.PATH, str(_expanded(word)))
     raise ReproError(f"{text!r} names no build", f"understood: {UNDERSTOOD}")
+
+
+def _url(word: str) -> Spec:
+    try:
+        parts = urlsplit(word)
+        _ = parts.port
+    except ValueError:
+        raise ReproError(f"{word!r} is no URL", f"understood: {UNDERSTOOD}") from None
+    _named_torch(without_credentials(word), unquote(parts.path))
+    if parts.scheme == "file":
+        return Spec(word, SpecKind.WHEEL, unquote(parts.path))
+    return Spec(word, SpecKind.URL, word)
 
 
 def _expanded(word: str) -> Path:
@@ -139,6 +151,24 @@ def _checked(kind: SpecKind, value: str, text: str) -> str:
     return value
 
 
+def version_and_commit(text: str) -> tuple[str, str | None]:
+    """Version and commit out of the text of a `torch/version.py`, which is never run.
+
+    Raises:
+        ValueError: it states no version.
+    """
+    version = re.search(r"^__version__(?:\s*:\s*\w+)?\s*=\s*['\"](.+?)['\"]", text, re.MULTILINE)
+    commit = re.search(r"^git_version(?:\s*:[^=]+)?\s*=\s*['\"](.+?)['\"]", text, re.MULTILINE)
+    if version is None:
+        raise ValueError("no __version__")
+    try:
+        Version(version[1])
+    except InvalidVersion:
+        raise ValueError(f"{version[1]!r} is no version") from None
+    known = commit is not None and re.fullmatch(r"[0-9a-f]{7,40}", commit[1])
+    return version[1], commit[1] if commit is not None and known else None
+
+
 def variant_of(version: str | None, cuda: str | None, hip: str | None, xpu: str | None) -> str:
     """`cpu`, `cu130`, `rocm6.4`, `xpu`: the local version, else what `torch.version` says."""
     local = (version or "").partition("+")[2].partition(".git")[0]
@@ -152,9 +182,20 @@ def variant_of(version: str | None, cuda: str | None, hip: str | None, xpu: str 
 
 
 def without_credentials(url: str) -> str:
-    """The URL as it can be shown and compared."""
+    """The URL as it can be shown and kept: a signature stands in the query of one."""
     parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], fragment=""))
+    netloc = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=netloc, query="", fragment=""))
+
+
+def same_file(one: str, other: str) -> bool:
+    """Whether two URLs name one file, however they are written."""
+
+    def plain(url: str) -> tuple[str, str, str]:
+        parts = urlsplit(without_credentials(url))
+        return parts.scheme.lower(), parts.netloc.lower(), posixpath.normpath(unquote(parts.path))
+
+    return plain(one) == plain(other)
 
 
 def with_credentials(url: str, index: str) -> str:
@@ -185,6 +226,7 @@ class Build:
         shelf: the variant of the page that lists it, `""` on a page of all variants.
         sha256: as the page states it.
         uploaded: the day on which it was put up, where the page tells.
+        stamp: what tells two files at its address apart, where one may be put in another's place.
         preference: place of its tags in the interpreter's order; the smallest is the best fit.
     """
 
@@ -196,6 +238,12 @@ class Build:
     sha256: str | None = None
     uploaded: date | None = None
     preference: int = 0
+    stamp: str = ""
+
+    @property
+    def identity(self) -> str:
+        """What makes it another wheel, also where it was built again under its name."""
+        return f"{without_credentials(self.url)} {self.sha256 or ''} {self.stamp}"
 
     @property
     def day(self) -> date | None:
@@ -253,12 +301,18 @@ class Choice:
     note: str | None = None
 
 
-def select(spec: Spec, builds: Sequence[Build], withdrawn: Sequence[Build] = ()) -> Choice:
+def select(
+    spec: Spec,
+    builds: Sequence[Build],
+    withdrawn: Sequence[Build] = (),
+    place: str = "for this Python and platform",
+) -> Choice:
     """The build that a spec of an index means.
 
     Args:
         builds: what there is for the interpreter, in any order.
         withdrawn: what was yanked, so that it can be said.
+        place: for what they were looked up, as the end of a complaint.
 
     Raises:
         Unavailable: none of them is meant.
@@ -270,7 +324,7 @@ def select(spec: Spec, builds: Sequence[Build], withdrawn: Sequence[Build] = ())
         return Choice(ordered[-1])
     if any(_fits(spec, build) for build in withdrawn):
         raise Unavailable(f"torch {spec.text} was withdrawn (yanked)", f"name another; {LOOK}")
-    raise Unavailable(f"there is no torch {spec.text} for this Python and platform", LOOK)
+    raise Unavailable(f"there is no torch {spec.text} {place}", LOOK)
 
 
 LOOK = "`repro builds` lists what there is"

@@ -19,8 +19,9 @@ from packaging.markers import default_environment
 from packaging.metadata import parse_email
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
-from repro.builds import Build, without_credentials
+from repro.builds import Build, version_and_commit
 from repro.errors import Unavailable
 from repro.interpreters import Interpreter
 from repro.web import Web, fault_of, twice
@@ -69,20 +70,6 @@ def triton_of(requires: Sequence[str], interpreter: Interpreter) -> Requirement 
     return None
 
 
-def version_and_commit(text: str) -> tuple[str, str | None]:
-    """Version and commit out of the text of a `torch/version.py`, which is never run.
-
-    Raises:
-        ValueError: it states no version.
-    """
-    version = re.search(r"^__version__(?:\s*:\s*\w+)?\s*=\s*['\"](.+?)['\"]", text, re.MULTILINE)
-    commit = re.search(r"^git_version(?:\s*:[^=]+)?\s*=\s*['\"](.+?)['\"]", text, re.MULTILINE)
-    if version is None:
-        raise ValueError("no __version__")
-    known = commit is not None and re.fullmatch(r"[0-9a-f]{7,40}", commit[1])
-    return version[1], commit[1] if commit is not None and known else None
-
-
 def requires_of(metadata: bytes) -> tuple[str, ...]:
     """The Requires-Dist of a METADATA."""
     return tuple(parse_email(metadata)[0].get("requires_dist", []))
@@ -114,7 +101,7 @@ def _contents_of(archive: _Archive, name: str) -> Contents:
 
 
 class Reader:
-    """Reads wheels, and keeps what it read: a wheel at an address never changes.
+    """Reads wheels, and keeps what it read: a wheel at an address hardly ever changes.
 
     Args:
         folder: where it is kept.
@@ -135,6 +122,10 @@ class Reader:
             with path.open("rb") as file:
                 return self._parsed(file, build.filename)
         return self._known(build) or twice(lambda: self._fetched(build))
+
+    def forget(self, build: Build) -> None:
+        """Read a wheel anew the next time: it is not what it was."""
+        self._file(build).unlink(missing_ok=True)
 
     def _parsed(self, file: IO[bytes], name: str) -> Contents:
         try:
@@ -168,12 +159,15 @@ class Reader:
         return contents
 
     def _file(self, build: Build) -> Path:
-        key = sha256(without_credentials(build.url).encode()).hexdigest()[:24]
+        key = sha256(build.identity.encode()).hexdigest()[:24]
         return self._folder / f"{key}.json"
 
     def _known(self, build: Build) -> Contents | None:
         try:
             stored = json.loads(self._file(build).read_text(encoding="utf-8"))
+            Version(stored["version"])
+            if not all(isinstance(text, str) for text in stored["requires"]):
+                return None
             return Contents(stored["version"], stored["git_version"], tuple(stored["requires"]))
         except (OSError, ValueError, KeyError, TypeError):
             return None

@@ -26,14 +26,19 @@ SCHEMA = 1
 def cache_folder() -> Path:
     """Where environments are kept: `REPRO_CACHE_DIR`, else the user's cache folder."""
     chosen = os.environ.get("REPRO_CACHE_DIR")
-    return Path(chosen) if chosen else platformdirs.user_cache_path("torch-compile-repro")
+    return (
+        Path(chosen).expanduser().absolute()
+        if chosen
+        else platformdirs.user_cache_path("torch-compile-repro")
+    )
 
 
 def record_of(folder: Path) -> dict[str, Any] | None:
     """What was written down about an environment, None where that is not ours or damaged."""
     try:
         record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-        complete = record["schema"] == SCHEMA and record["version"] and "git_version" in record
+        texts = (record["version"], record["git_version"] or "", record["python"])
+        complete = record["schema"] == SCHEMA and all(isinstance(text, str) for text in texts)
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return record if complete else None
@@ -42,6 +47,14 @@ def record_of(folder: Path) -> dict[str, Any] | None:
 def _owner(leftover: Path) -> str:
     """The environment that `Environments.aside` named a folder for."""
     return leftover.name[1:].rpartition(".")[0]
+
+
+def _erase(path: Path) -> None:
+    """Remove a folder; of a link to one, as of an environment on another disk, the link."""
+    if path.is_symlink():
+        path.unlink()
+    else:
+        shutil.rmtree(path)
 
 
 class Environments:
@@ -85,13 +98,13 @@ class Environments:
         aside = self.aside(folder.name)
         self.folder.mkdir(parents=True, exist_ok=True)
         os.rename(folder, aside)
-        shutil.rmtree(aside)
+        _erase(aside)
 
     def clear(self, name: str) -> None:
         """Remove what a killed process left of one environment; its lock is held."""
         for leftover in self._leftovers():
             if _owner(leftover) == name:
-                shutil.rmtree(leftover)
+                _erase(leftover)
 
     def sweep(self) -> None:
         """Remove what killed processes left, of every environment that nobody is working on."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -27,11 +28,19 @@ class Listing:
         builds: wheels that it can run, in no order.
         withdrawn: those that were yanked.
         others: how many wheels there are for other Pythons and platforms.
+        python: version of the interpreter.
     """
 
     builds: tuple[Build, ...]
     withdrawn: tuple[Build, ...] = ()
     others: int = 0
+    python: str = ""
+
+    @property
+    def place(self) -> str:
+        """For what it was read, as the end of a complaint."""
+        others = f"; {self.others} wheels are for other Pythons or platforms" if self.others else ""
+        return f"for Python {self.python} on this platform{others}"
 
 
 def listing_of(
@@ -63,7 +72,7 @@ def listing_of(
             preference=min(places),
         )
         (withdrawn if package.is_yanked else builds).append(build)
-    return Listing(tuple(builds), tuple(withdrawn), others)
+    return Listing(tuple(builds), tuple(withdrawn), others, interpreter.full)
 
 
 def fetch_page(web: Web, url: str, project: str, say: Callable[[str], None]) -> ProjectPage:
@@ -73,17 +82,17 @@ def fetch_page(web: Web, url: str, project: str, say: Callable[[str], None]) -> 
         repro.web.Unreachable: no answer, or one that is no such page, and nothing is kept.
         Unavailable: there is no such page.
     """
-    from pypi_simple import (
-        ACCEPT_JSON_PREFERRED,
-        ProjectPage,
-        UnsupportedContentTypeError,
-        UnsupportedRepoVersionError,
-    )
+    from pypi_simple import ACCEPT_JSON_PREFERRED, ProjectPage, UnsupportedRepoVersionError
 
-    answer = web.page(url, ACCEPT_JSON_PREFERRED, say)
+    page = web.page(url, ACCEPT_JSON_PREFERRED, say)
+    kind = page.kind.partition(";")[0].strip().lower()
     try:
-        return ProjectPage.from_response(answer, project)
-    except (UnsupportedContentTypeError, UnsupportedRepoVersionError, ValueError) as error:
+        if kind == "application/vnd.pypi.simple.v1+json":
+            return ProjectPage.from_json_data(json.loads(page.text), page.url)
+        if kind in ("text/html", "application/vnd.pypi.simple.v1+html", ""):
+            return ProjectPage.from_html(project, page.text, page.url)
+        raise ValueError(f"it is {kind}")
+    except (UnsupportedRepoVersionError, ValueError) as error:
         raise Unreachable(
             f"{without_credentials(url)}: this is no page of a package index: {error}",
             "look at the index settings",

@@ -9,18 +9,18 @@ What came out is then compared with what was asked for.
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
-from urllib.parse import unquote
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from repro import uv
-from repro.builds import Build, Origin, without_credentials
-from repro.contents import TRITONS, Contents, Reader, requires_of, triton_of, version_and_commit
+from repro.builds import Build, Origin, same_file, version_and_commit, without_credentials
+from repro.contents import TRITONS, Contents, Reader, requires_of, triton_of
 from repro.errors import Unavailable
 from repro.index import Index
 from repro.integrity import site_packages
@@ -31,6 +31,10 @@ from repro.web import Unreachable
 # builds C++ (up to 2.9), and numpy is wanted by many paths. Without them an environment made by
 # uv would fail in a way that says nothing about the build.
 COMPANIONS = ("setuptools", "numpy")
+
+
+class _Changed(Unavailable):
+    """The wheel at an address is not the one that was there before."""
 
 
 class Installer:
@@ -63,6 +67,16 @@ class Installer:
             Unavailable: it cannot be had, or what came is not what was asked for.
         """
         narrate(f"installing torch {build.version}")
+        try:
+            return self._fill(build, folder, holding, fresh)
+        except _Changed as error:
+            # What was read of it, or what uv has of it, is of a wheel that was there before.
+            narrate(f"{error}; it is fetched anew")
+            self._reader.forget(build)
+            shutil.rmtree(folder)
+            return self._fill(build, folder, holding, fresh=True)
+
+    def _fill(self, build: Build, folder: Path, holding: Sequence[int], fresh: bool) -> Installed:
         # None where the server gives no parts of files: then it is seen after the download.
         expected = self._reader.read(build)
         if expected is not None:
@@ -192,7 +206,7 @@ def _checked(
         raise Unavailable(f"{build.filename}: torch/version.py: {error}", "name another") from error
     _check_version(build, version)
     if expected is not None and expected.git_version != commit:
-        raise Unavailable(
+        raise _Changed(
             f"{build.filename}: it said commit {expected.git_version}, {commit} was installed",
             "the index changed meanwhile; run it again",
         )
@@ -219,12 +233,10 @@ def _checked(
 def _check_source(installed: dict[str, Distribution], name: str, wheel: Build) -> None:
     """Compare the address that the installer wrote down with the one that was asked for."""
     text = installed[name].read_text("direct_url.json") if name in installed else None
-    came, wanted = (
-        unquote(without_credentials(url))
-        for url in (json.loads(text)["url"] if text else "an index", wheel.url)
-    )
-    if came != wanted:
+    came = json.loads(text)["url"] if text else "an index"
+    if not same_file(came, wheel.url):
         raise Unavailable(
-            f"{name} came from {came} instead of {wanted}",
+            f"{name} came from {without_credentials(came)} instead of "
+            f"{without_credentials(wheel.url)}",
             "this is a fault of the installer; name another build",
         )

@@ -13,6 +13,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from repro.errors import Unavailable
 
@@ -34,9 +35,17 @@ def site_packages(folder: Path) -> Path:
 
 def write_down(folder: Path, listed: Path) -> None:
     """Write down what is in an environment now."""
-    site = site_packages(folder)
-    files = {path: [size, time] for path, size, time in _files(site)}
-    listed.write_text(json.dumps(files), encoding="utf-8")
+    listed.write_text(json.dumps(_state(folder)), encoding="utf-8")
+
+
+def _state(folder: Path) -> dict[str, Any]:
+    """Everything by which a change shows: files of `site-packages`, and what Python starts from."""
+    state: dict[str, Any] = {
+        path: [size, time] for path, size, time in _files(site_packages(folder))
+    }
+    state["../pyvenv.cfg"] = (folder / "pyvenv.cfg").read_text(encoding="utf-8")
+    state["../python"] = os.path.realpath(folder / "bin" / "python")
+    return state
 
 
 def changed(folder: Path, listed: Path) -> frozenset[str]:
@@ -46,12 +55,11 @@ def changed(folder: Path, listed: Path) -> frozenset[str]:
     """
     whole = frozenset({"."})
     # Without pyvenv.cfg it is the base interpreter, in which there is no torch.
-    if not all((folder / name).exists() for name in ("bin/python", "pyvenv.cfg")):
+    if not os.access(folder / "bin" / "python", os.X_OK) or not (folder / "pyvenv.cfg").exists():
         return whole
     try:
-        site = site_packages(folder)
         before = json.loads(listed.read_text(encoding="utf-8"))
-        now = {path: [size, time] for path, size, time in _files(site)}
+        now = _state(folder)
         return frozenset(
             path for path in before.keys() | now.keys() if before.get(path) != now.get(path)
         )

@@ -69,15 +69,17 @@ def executable_in(path: Path) -> Path:
     Raises:
         ReproError: there is none.
     """
-    if not path.exists():
-        raise ReproError(f"{path}: no such file", "name a Python executable or an environment")
+    hint = "name a Python executable or a virtual environment"
+    # os.path says no to a name that is too long; Path.exists raises.
+    if not os.path.exists(path):
+        raise ReproError(f"{path}: no such file", hint)
     if path.is_dir():
         found = path / "bin" / "python"
         if not found.exists():
-            raise ReproError(f"{path}: a folder without bin/python is no virtual environment")
+            raise ReproError(f"{path}: a folder without bin/python is no virtual environment", hint)
         return found.absolute()
     if not os.access(path, os.X_OK):
-        raise ReproError(f"{path}: not executable, so no Python")
+        raise ReproError(f"{path}: not executable, so no Python", hint)
     return path.absolute()
 
 
@@ -97,6 +99,8 @@ def find_interpreter(request: str | None) -> Interpreter:
         except RuntimeError:
             raise ReproError(f"{request}: no such home folder", "name the whole path") from None
         return _asked(executable_in(path))
+    if request.startswith("-"):
+        raise ReproError(f"--python {request}: this is no Python", "name a version or a path")
     try:
         ended = uv.call(["python", "find", request], Path(tempfile.gettempdir()), ASK_LIMIT)
     except Unavailable as error:

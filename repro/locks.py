@@ -27,8 +27,12 @@ def _silent() -> None:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[int]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError:
+        # A store that may only be read is locked all the same; flock asks for no right to write.
+        descriptor = os.open(path, os.O_RDONLY)
     try:
         yield descriptor
     finally:

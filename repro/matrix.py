@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from repro.builds import Spec, SpecKind, parse_spec
 from repro.case import Case
-from repro.errors import Unavailable
+from repro.errors import ReproError, Unavailable
 from repro.interpreters import executable_in
 from repro.outcome import Run
 from repro.runner import Request, noted, refused, run_case, untestable
@@ -60,10 +61,12 @@ def check_spec(spec: Spec) -> Spec:
     """The same spec.
 
     Raises:
-        ReproError: it names an interpreter that is not there.
+        ReproError: it names an interpreter or a wheel that is not there.
     """
     if spec.kind is SpecKind.PATH:
         executable_in(Path(spec.value))
+    if spec.kind is SpecKind.WHEEL and not os.path.isfile(spec.value):
+        raise ReproError(f"{spec.value}: no such file", "name a wheel that is there")
     return spec
 
 

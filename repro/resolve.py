@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
@@ -15,7 +17,6 @@ from packaging.version import Version
 from repro.builds import Build, Choice, Origin, Spec, SpecKind, select
 from repro.errors import Unavailable
 from repro.index import Index, Listing
-from repro.interpreters import Interpreter
 from repro.web import Unreachable
 
 # An index lists the newest 60 versions and keeps the older files: how many days before the day that
@@ -47,7 +48,7 @@ def resolve(spec: Spec, index: Index, variants: Variants, say: Callable[[str], N
         Unavailable: there is none, or the index cannot be asked.
     """
     if spec.kind in (SpecKind.URL, SpecKind.WHEEL):
-        return Choice(_given(spec, index.interpreter))
+        return Choice(_given(spec, index))
     if spec.variant is not None:
         variants = Variants((spec.variant,), chosen=True)
     if spec.is_nightly:
@@ -55,23 +56,29 @@ def resolve(spec: Spec, index: Index, variants: Variants, say: Callable[[str], N
     return _release(spec, index, variants, say)
 
 
-def _given(spec: Spec, interpreter: Interpreter) -> Build:
+def _given(spec: Spec, index: Index) -> Build:
     """The wheel that a path or URL names."""
-    if spec.kind is SpecKind.WHEEL:
-        path = Path(spec.value).absolute()
-        if not path.is_file():
-            raise Unavailable(f"{spec.value}: no such file", "name a wheel that is there")
-        url = path.as_uri()
-    else:
-        url = spec.value
+    url = Path(os.path.abspath(spec.value)).as_uri() if spec.kind is SpecKind.WHEEL else spec.value
     filename = unquote(urlsplit(url).path).rpartition("/")[2]
     _, version, _, tags = parse_wheel_filename(filename)
-    if not tags & interpreter.tags().keys():
+    if not tags & index.interpreter.tags().keys():
         raise Unavailable(
-            f"{filename} is not for Python {interpreter.full} on this platform",
+            f"{filename} is not for Python {index.interpreter.full} on this platform",
             "choose another Python with --python",
         )
-    return Build(version, filename, url.partition("#")[0], Origin.GIVEN)
+    address, _, fragment = url.partition("#")
+    digest = re.search(r"(?:^|&)sha256=([0-9a-fA-F]{64})(?:&|$)", fragment)
+    if "sha256=" in fragment and digest is None:
+        raise Unavailable(f"{filename}: its address states no whole sha256", "leave it away")
+    sha256 = digest[1].lower() if digest else None
+    if spec.kind is SpecKind.WHEEL:
+        if not os.path.isfile(spec.value):
+            raise Unavailable(f"{spec.value}: no such file", "name a wheel that is there")
+        stat = os.stat(spec.value)
+        stamp = f"{stat.st_size} {stat.st_mtime_ns}"
+    else:
+        stamp = index.web.stamp(url)
+    return Build(version, filename, address, Origin.GIVEN, sha256=sha256, stamp=stamp)
 
 
 def _first(
@@ -87,7 +94,7 @@ def _first(
         try:
             found = listing(variant)
             try:
-                return select(spec, found.builds, found.withdrawn)
+                return select(spec, found.builds, found.withdrawn, found.place)
             except Unavailable:
                 hidden = otherwise(spec, index, found) if otherwise else None
                 if hidden is not None:
@@ -114,7 +121,7 @@ def _release(spec: Spec, index: Index, variants: Variants, say: Callable[[str], 
             complaint = error
     listing = index.default_releases()
     wanted = spec if not variants.chosen else replace(spec, variant=variants.names[0])
-    choice = select(wanted, listing.builds, listing.withdrawn)
+    choice = select(wanted, listing.builds, listing.withdrawn, listing.place)
     if complaint is not None:
         say(f"{complaint}; torch {choice.build.version} comes from the default index")
     return choice
@@ -147,7 +154,7 @@ def _candidates(spec: Spec, oldest: Build) -> list[str]:
         return [spec.value]
     wanted = date.fromisoformat(spec.value)
     major, minor = oldest.version.release[:2]
-    days = [wanted - timedelta(back) for back in range(_DAYS_TRIED)]
+    days = [wanted - timedelta(back) for back in range(min(_DAYS_TRIED, wanted.toordinal()))]
     minors = range(minor, max(minor - _SERIES_TRIED, -1), -1)
     return [f"{major}.{m}.0.dev{d:%Y%m%d}" for d, m in itertools.product(days, minors)]
 

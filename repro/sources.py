@@ -7,6 +7,7 @@ import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from repro import uv
 from repro.builds import VARIANT
@@ -34,8 +35,12 @@ class Sources:
             ("--index-url", self.index_url),
             ("--nightly-index-url", self.nightly_index_url),
         ):
-            if url is not None and not re.match(r"https?://[^/]", url):
-                raise ReproError(f"{option}: {url!r} is no http or https URL")
+            if url is not None and not _is_http(url):
+                shown = re.sub(r"//[^/]*@", "//", url)  # it may be no URL that can be taken apart
+                raise ReproError(
+                    f"{option}: {shown!r} is no http or https URL",
+                    f"write it as https://…, or leave {option} away",
+                )
 
     @property
     def default(self) -> str:
@@ -69,6 +74,15 @@ class Sources:
         if self.nightly_index_url is None:
             return f"{_pytorch_of_uv()}/{variant}"
         return f"{_without_variant(self.nightly_index_url).removesuffix('/nightly')}/{variant}"
+
+
+def _is_http(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
 def _without_variant(url: str) -> str:

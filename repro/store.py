@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -13,10 +15,9 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
-from urllib.parse import unquote, urlsplit
 
 from repro import integrity
-from repro.builds import Build, without_credentials
+from repro.builds import Build, version_and_commit, without_credentials
 from repro.bytecode import compile_torch
 from repro.environments import FILES, RECORD, SCHEMA, Environments, record_of
 from repro.errors import Unavailable
@@ -107,9 +108,11 @@ class Store:
             try:
                 environment = self._held(build, held, narrate)
             except OSError as error:
+                full = error.errno in (errno.ENOSPC, errno.EDQUOT)
                 raise Unavailable(
                     f"{error.filename or self.environments.root}: {error.strerror or error}",
-                    "make room, or point REPRO_CACHE_DIR at a folder of yours",
+                    f"{'make room' if full else 'look at it'}, or point REPRO_CACHE_DIR at a "
+                    "folder of yours",
                     str(error),
                 ) from error
             yield environment
@@ -143,7 +146,8 @@ class Store:
             record = record_of(folder)
             if record is None or not (trusted or _whole(folder)):
                 return None
-            os.utime(lock)  # its time is that of the last use
+            with contextlib.suppress(OSError):  # a store that may only be read is used all the same
+                os.utime(lock)  # its time is that of the last use
             held.push(sharing.pop_all())
             python = folder / "bin" / "python"
             return Environment(python, record["version"], record["git_version"])
@@ -208,17 +212,20 @@ class Store:
 
 
 def _whole(folder: Path) -> bool:
-    """Whether an environment is as it was made."""
-    return not integrity.changed(folder, folder / FILES)
+    """Whether an environment is as it was made, and its record is of it."""
+    if integrity.changed(folder, folder / FILES):
+        return False
+    record = record_of(folder)
+    try:
+        path = integrity.site_packages(folder) / "torch" / "version.py"
+        stated = version_and_commit(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, Unavailable):
+        return False
+    return record is not None and stated == (record["version"], record["git_version"])
 
 
 def _name(build: Build, interpreter: Interpreter) -> str:
     """The name of a build's environment: another wheel, or another Python, is another one."""
-    identity = without_credentials(build.url)
-    if identity.startswith("file:"):
-        # A wheel on disk can be built again under its name.
-        stat = Path(unquote(urlsplit(identity).path)).stat()
-        identity += f" {stat.st_size} {stat.st_mtime_ns}"
-    short = hashlib.sha256(identity.encode()).hexdigest()[:8]
+    short = hashlib.sha256(build.identity.encode()).hexdigest()[:8]
     version = re.sub(r"[^\w.+]", "-", str(build.version))
     return f"torch-{version}-{interpreter.name}-{short}"

@@ -16,6 +16,7 @@ from repro.process import Ended, run
 INSTALL_LIMIT = 3600.0
 ATTEMPTS = 3
 RETRY_PAUSE = 2.0
+_FOLDERS = ("UV_CACHE_DIR", "UV_CONFIG_FILE", "UV_PYTHON_INSTALL_DIR", "SSL_CERT_FILE")
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,10 @@ _COMPLAINTS = (
 )
 
 
+# With what uv draws the tree of causes.
+_BOX = " \u00d7\u2570\u2500\u25b6\u2502\u251c"
+
+
 def _file_in(log: str) -> str:
     """The wheel that uv complains of, as the beginning of a sentence."""
     found = re.search(r"([^/\s`'\"]+\.whl)\b", log)
@@ -125,11 +130,21 @@ def _complaint(log: str) -> _Complaint:
             return replace(complaint, reason=f"{name}{reason}")
     told = re.search(r"^\s*(?:error:|\u00d7).*", log, re.MULTILINE | re.DOTALL)
     lines = [
-        line.lstrip(" \u00d7\u2570\u2500\u25b6\u2502\u251c")
+        re.sub(r"^(?:error|cause|Caused by):\s*", "", line.lstrip(_BOX).rstrip(":"))
         for line in (told[0] if told else log).splitlines()
         if line.strip()
     ]
-    return _Complaint("", f"uv failed: {lines[0] if lines else 'without a word'}", "see the log")
+    # The first line says what could not be done, the last cause why.
+    causes = [
+        line
+        for line in (told[0] if told else "").splitlines()
+        if re.match(r"[\s\u2570\u251c\u2500\u25b6\u2502]*(?:cause|Caused by):", line)
+    ]
+    said = lines[0] if lines else "without a word"
+    if causes:
+        last = causes[-1].lstrip(_BOX)
+        said += f": {last.partition(': ')[2]}"
+    return _Complaint("", f"uv failed: {said}", "see the log")
 
 
 def call(
@@ -153,6 +168,8 @@ def call(
 
     settings = {key: value for key, value in os.environ.items() if key != "VIRTUAL_ENV"}
     settings |= {"UV_NO_PROGRESS": "1", "NO_COLOR": "1"}
+    # It is run in a folder of ours, where what is relative would mean something else.
+    settings |= {name: os.path.abspath(settings[name]) for name in _FOLDERS if settings.get(name)}
     for attempt in range(1, ATTEMPTS + 1):
         ended = run(
             [uv.find_uv_bin(), *arguments],

@@ -5,18 +5,19 @@ Installing is uv's, which has a client of its own.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import re
-import sqlite3
 from collections.abc import Callable
+from datetime import UTC, datetime
+from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from repro.builds import LOOK, without_credentials
 from repro.errors import Unavailable
+from repro.pages import Page, Pages
 
 if TYPE_CHECKING:
     from requests import Response, Session
@@ -43,90 +44,84 @@ class Web:
     """Requests that are bounded and repeated where that can help.
 
     Args:
-        folder: where pages are kept, with the server's validators (ETag, Last-Modified).
+        folder: where pages are kept.
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self._pages = Pages(folder)
         seconds = _number(TIMEOUT_VARIABLE, READ_TIMEOUT)
         self.timeout = min(seconds, CONNECT_TIMEOUT), seconds
 
     @functools.cached_property
     def session(self) -> Session:
-        """A session that keeps nothing."""
+        """The session of all requests."""
         from requests import Session
 
         return _patient(Session())
 
-    @functools.cached_property
-    def _keeping(self) -> Session:
-        """A session that keeps pages and asks the server each time whether they still hold."""
-        from requests_cache import EXPIRE_IMMEDIATELY, CachedSession
-
-        self.folder.mkdir(parents=True, exist_ok=True)
-        return _patient(
-            CachedSession(
-                self.folder / "pages",
-                backend="sqlite",
-                wal=True,  # several processes read and write it at once
-                always_revalidate=True,
-                expire_after=EXPIRE_IMMEDIATELY,
-            )
-        )
-
-    def page(self, url: str, accept: str, say: Callable[[str], None]) -> Response:
+    def page(self, url: str, accept: str, say: Callable[[str], None]) -> Page:
         """A page. When the server cannot be reached the one that was kept is used, and it is said.
 
         Raises:
             Unreachable: no answer, and nothing is kept.
             Unavailable: the server has no such page.
         """
-        from requests import RequestException
         from requests.utils import get_auth_from_url
 
-        headers = {"Accept": accept}
-        # Apart from the URL, which is kept with the page.
+        # Credentials are no part of what is kept.
         auth = get_auth_from_url(url)
         url = without_credentials(url)
-
-        def get() -> Response:
-            wanted: dict[str, Any] = {"headers": headers, "timeout": self.timeout}
-            if any(auth):
-                wanted["auth"] = auth
-            try:
-                try:
-                    answer = self._keeping.get(url, **wanted)
-                except (OSError, sqlite3.Error) as error:
-                    if isinstance(error, RequestException):
-                        raise
-                    say(f"{self.folder}: pages cannot be kept: {error}")
-                    answer = self.session.get(url, **wanted)
-                answer.raise_for_status()
-            except RequestException as error:
-                raise fault_of(error, f"index page {url}") from error
-            return answer
-
+        kept = self._pages.find(url)
         try:
-            return twice(get)
+            page = twice(lambda: self._fetched(url, accept, auth if any(auth) else None, kept))
         except Unreachable as fault:
-            kept = self._kept(url, headers)
             if kept is None:
                 raise
-            say(f"{fault}; what it said on {kept[1]} is used")
-            return kept[0]
+            say(f"{fault}; what it said on {kept.fetched} is used")
+            return kept
+        if page is not kept:
+            try:
+                self._pages.keep(url, page)
+            except OSError as error:
+                say(f"{self._pages.folder}: pages cannot be kept: {error.strerror or error}")
+        return page
 
-    def _kept(self, url: str, headers: dict[str, str]) -> tuple[Response, str] | None:
-        from requests import Request
-        from requests_cache import CachedSession
+    def _fetched(
+        self, url: str, accept: str, auth: tuple[str, str] | None, kept: Page | None
+    ) -> Page:
+        """The page as it is now: the kept one, where the server says that it still holds."""
+        from requests import RequestException
 
-        with contextlib.suppress(OSError, sqlite3.Error):
-            session = self._keeping
-            assert isinstance(session, CachedSession)
-            request = session.prepare_request(Request("GET", url, headers=headers))
-            found = session.cache.get_response(session.cache.create_key(request))
-            if found is not None:
-                return found, f"{found.created_at:%Y-%m-%d %H:%M} UTC"
-        return None
+        headers = {"Accept": accept}
+        if kept is not None and kept.etag:
+            headers["If-None-Match"] = kept.etag
+        if kept is not None and kept.modified:
+            headers["If-Modified-Since"] = kept.modified
+        try:
+            answer = self.session.get(url, headers=headers, auth=auth, timeout=self.timeout)
+            answer.raise_for_status()
+        except RequestException as error:
+            raise fault_of(error, f"index page {url}") from error
+        if answer.status_code == HTTPStatus.NOT_MODIFIED and kept is not None:
+            return kept
+        return Page(
+            url=without_credentials(answer.url),
+            kind=answer.headers.get("Content-Type", ""),
+            text=answer.text,
+            etag=answer.headers.get("ETag", ""),
+            modified=answer.headers.get("Last-Modified", ""),
+            fetched=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        )
+
+    def stamp(self, url: str) -> str:
+        """What tells two files at one address apart, as far as the server says.
+
+        Raises:
+            Unavailable: the file cannot be had.
+        """
+        headers = self._head(url).headers
+        names = ("ETag", "Last-Modified", "Content-Length")
+        return " ".join(headers.get(name, "") for name in names).strip()
 
     def exists(self, url: str) -> bool:
         """Whether the server gives a file; 403 and 404 mean that it does not.
@@ -134,17 +129,24 @@ class Web:
         Raises:
             Unreachable: no answer.
         """
+        try:
+            self._head(url)
+        except Unreachable:
+            raise
+        except Unavailable:
+            return False
+        return True
+
+    def _head(self, url: str) -> Response:
         from requests import RequestException
 
         name = unquote(urlsplit(url).path).rpartition("/")[2]
         try:
             answer = self.session.head(url, timeout=self.timeout, allow_redirects=True)
-            if answer.status_code in _GONE:
-                return False
             answer.raise_for_status()
         except RequestException as error:
             raise fault_of(error, name) from error
-        return True
+        return answer
 
 
 def _number(variable: str, otherwise: float) -> float:
@@ -187,12 +189,15 @@ def fault_of(error: BaseException, name: str) -> Unavailable:
         error: of requests or urllib3.
     """
     from requests import ConnectionError, HTTPError, ReadTimeout, Timeout
+    from requests.exceptions import InvalidSchema, InvalidURL
 
     if isinstance(error, HTTPError) and error.response is not None:
         status = error.response.status_code
         if status in _GONE:
             return Unavailable(f"{name}: the server answers {status}, not available", LOOK)
         return Unreachable(f"{name}: the server answers {status}", "try it again later")
+    if isinstance(error, (InvalidURL, InvalidSchema)):
+        return Unavailable(f"{name}: this is no address of a server", "look at the address")
     text = re.sub(r"\s+", " ", str(error))
     if isinstance(error, Timeout):
         what = "stalled" if isinstance(error, ReadTimeout) else "did not answer"

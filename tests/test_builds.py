@@ -14,6 +14,7 @@ from repro.builds import (
     SpecKind,
     in_order,
     parse_spec,
+    same_file,
     select,
     variant_of,
     with_credentials,
@@ -58,11 +59,12 @@ def build(version: str, **values) -> Build:
         (WHEEL, SpecKind.WHEEL, WHEEL, None),
         (f"dist/{WHEEL}", SpecKind.WHEEL, f"dist/{WHEEL}", None),
         (URL, SpecKind.URL, URL, None),
+        (f"file:///a%20b/{WHEEL}", SpecKind.WHEEL, f"/a b/{WHEEL}", None),
         (f"{URL}#sha256=12", SpecKind.URL, f"{URL}#sha256=12", None),
     ],
 )
 def test_forms_of_a_spec(text, kind, value, variant):
-    assert parse_spec(text) == Spec(text, kind, value, variant)
+    assert parse_spec(text) == Spec(text.strip(), kind, value, variant)
 
 
 def test_a_tilde_is_the_home_folder(monkeypatch):
@@ -125,6 +127,8 @@ def test_a_day_that_never_was(text):
         ("dist/torchvision-1.0-py3-none-any.whl", "is a wheel of torchvision"),
         ("torch.whl", "names no wheel"),
         ("https://index.example/whl/torch/", "names no wheel"),
+        ("http://[::1/torch-2.13.0-py3-none-any.whl", "is no URL"),
+        ("http://a.example:99999/torch-2.13.0-py3-none-any.whl", "is no URL"),
     ],
 )
 def test_a_wheel_of_something_else(text, complaint):
@@ -143,7 +147,7 @@ def test_any_text_is_a_spec_or_an_error_of_ours(text):
         spec = parse_spec(text)
     except ReproError:
         return
-    assert spec.text == text
+    assert spec.text == text.strip()
     if spec.kind in (SpecKind.SERIES, SpecKind.RELEASE):
         assert spec.value.isascii()
 
@@ -319,7 +323,7 @@ def test_the_variant_of_a_wheel_is_in_its_version_or_its_page():
     ("url", "shown"),
     [
         ("https://me:secret@index.example/a.whl#sha256=1", "https://index.example/a.whl"),
-        ("https://token@index.example:8080/a?x=1", "https://index.example:8080/a?x=1"),
+        ("https://token@index.example:8080/a?x=1", "https://index.example:8080/a"),
         ("file:///a/b%2Bc.whl", "file:///a/b%2Bc.whl"),
     ],
 )
@@ -337,3 +341,16 @@ def test_credentials_are_taken_out(url, shown):
 )
 def test_credentials_of_an_index_go_to_its_own_files_alone(url, index, whole):
     assert with_credentials(url, index) == whole
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("https://A.example/x/%2B.whl", "https://a.example/x/+.whl", True),
+        ("https://a.example/x/../+.whl", "https://me:pw@a.example/+.whl?sig=1#sha256=2", True),
+        ("https://a.example/+.whl", "https://b.example/+.whl", False),
+        ("file:///a/b.whl", "file:///a/c.whl", False),
+    ],
+)
+def test_one_file_under_two_spellings(one, other, same):
+    assert same_file(one, other) is same

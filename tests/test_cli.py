@@ -131,3 +131,26 @@ def test_ctrl_c_ends_the_case_and_says_so(cache: Path) -> None:
     assert "interrupted after 0 of 1 runs" in err
     assert out == ""
     assert not [process.pid for process in family if alive(process.pid)]
+
+
+@pytest.mark.parametrize("arguments", [("list",), ("run", "--help"), ("env", "list")])
+def test_a_reader_that_has_left_is_141(arguments) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "repro", *arguments],
+        cwd=ROOT, stdout=writing, stderr=subprocess.PIPE, check=False,
+    )  # fmt: skip
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full here")
+def test_output_that_cannot_be_written_is_a_sentence() -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "repro", "list"],
+            cwd=ROOT, stdout=full, stderr=subprocess.PIPE, check=False,
+        )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"error: output: No space left on device\nhint: ")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
@@ -256,13 +255,15 @@ def test_pages_are_read_though_none_can_be_kept(server, shelf, tmp_path):
     assert "pages cannot be kept" in index.said[0]
 
 
-def test_a_damaged_store_of_pages_is_said_and_gone_round(server, shelf, tmp_path):
-    (tmp_path / "pages.sqlite").write_bytes(b"no database" * 100)
-    index = Opened(server, tmp_path)
-    assert len(index.nightlies("cpu").builds) == len(MAY)
-    assert "pages cannot be kept" in index.said[0]
-    with pytest.raises(sqlite3.Error):
-        sqlite3.connect(tmp_path / "pages.sqlite").execute("select 1 from sqlite_master")
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"url": 1}', "\x00"])
+def test_a_damaged_kept_page_is_as_good_as_none(text, server, shelf, tmp_path):
+    first = Opened(server, tmp_path).nightlies("cpu")
+    [kept] = tmp_path.iterdir()
+    kept.write_text(text)
+    again = Opened(server, tmp_path)
+    assert again.nightlies("cpu") == first
+    assert server.requests[-1].status == 200
+    assert again.said == []
 
 
 def test_a_page_that_is_none(server, tmp_path):

@@ -323,3 +323,19 @@ def test_a_user_who_set_other_indexes_for_uv_changes_nothing(shop, monkeypatch):
     made = shop.make(shop.put_up(fake_torch(VERSION, requires=[f"triton=={PIN}"])))
     assert made.git_version == commit_of(VERSION)
     assert shop.run("import triton; print(triton.ORIGIN)") == "PyTorch"
+
+
+def test_a_wheel_that_was_put_in_anothers_place_is_fetched_anew(shop):
+    """uv's cache may still have the old one, as it was made for the same address."""
+    build = shop.put_up(fake_torch(VERSION))
+    shop.make(replace(build, stamp="monday"))
+    for commit in ("b" * 40, "c" * 40):
+        shutil.rmtree(shop.folder / "environment")
+        shop.nightlies.add(fake_torch(VERSION, commit=commit))
+        assert shop.make(replace(build, stamp=commit)).git_version == commit
+
+
+def test_a_version_that_is_none_is_a_sentence(shop):
+    build = shop.put_up(fake_torch(VERSION, inside="not a version!"))
+    with pytest.raises(Unavailable, match=r"torch/version\.py: 'not a version!' is no version"):
+        shop.make(build)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -201,6 +202,49 @@ def test_the_network_is_away_but_everything_is_there(place):
     assert re.search(
         r"note: index page .* cannot be reached; what it said on .* is used", printed.err
     )
+
+
+def test_credentials_are_neither_printed_nor_kept(place):
+    [wheel] = fake_nightlies(DAYS[-1:])
+    place.nightlies.add(wheel)
+    url = place.nightlies.file_url(wheel).replace("http://", "http://me:hunter2@")
+    index = f"{place.server.url}/nightly".replace("http://", "http://me:hunter2@")
+    printed = place.run(url, "nightly", REPRO_NIGHTLY_INDEX_URL=index)
+    assert [run["outcome"]["kind"] for run in printed.runs] == ["pass", "pass"], printed.err
+    assert "hunter2" not in printed.out + printed.err
+    for path in (place.folder / "cache").rglob("*"):
+        if path.is_file() and path.suffix in (".json", ".lock", ".sqlite"):
+            assert b"hunter2" not in path.read_bytes(), path
+
+
+def test_what_was_run_before_a_fault_of_ours_is_printed(place):
+    place.nightlies.add(*fake_nightlies(DAYS[-1:]))
+    code = (
+        "import sys, repro.matrix as m\n"
+        "real = m.run_build\n"
+        "def run_build(plan, spec, supply, narrate):\n"
+        "    if spec.text == '2026-05-27': raise ZeroDivisionError('planted')\n"
+        "    yield from real(plan, spec, supply, narrate)\n"
+        "m.run_build = run_build\n"
+        "from repro.cli import main\n"
+        "main()"
+    )
+    variables = {
+        "REPRO_NIGHTLY_INDEX_URL": f"{place.server.url}/nightly",
+        "REPRO_INDEX_URL": place.default.url,
+        "REPRO_CACHE_DIR": str(place.folder / "cache"),
+        "UV_CACHE_DIR": str(place.folder / "uv"),
+    }
+    builds = ("--build", "nightly", "--build", "2026-05-27")
+    done = subprocess.run(
+        [sys.executable, "-c", code, "run", "--case", str(CASE), *builds, "--json"],
+        cwd=ROOT, env=os.environ | variables, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    envelope = json.loads(done.stdout)
+    assert [run["outcome"]["kind"] for run in envelope["runs"]] == ["pass"]
+    assert envelope["interrupted"]
+    assert "error: internal: ZeroDivisionError: planted" in done.stderr
 
 
 # --- the other commands -------------------------------------------------------------------------

@@ -105,17 +105,31 @@ def test_each_form_of_the_index(text, version, place):
 def test_a_wheel_by_its_address_or_path_asks_no_index(place, tmp_path):
     [wheel] = fake_nightlies([date(2026, 5, 19)])
     url = place.nightlies.file_url(wheel)
-    build = place.resolve(f"{url}#sha256=abc").build
-    assert (str(build.version), build.url, build.origin) == (
-        "2.13.0.dev20260519+cpu", url, Origin.GIVEN,
+    digest = "ab" * 32
+    build = place.resolve(f"{url}#sha256={digest}").build
+    assert (str(build.version), build.url, build.origin, build.sha256) == (
+        "2.13.0.dev20260519+cpu", url, Origin.GIVEN, digest,
     )  # fmt: skip
+    with pytest.raises(Unavailable, match="states no whole sha256"):
+        place.resolve(f"{url}#sha256=abc")
     path = tmp_path / "a folder" / wheel.filename
     path.parent.mkdir()
     path.write_bytes(b"")
     assert place.resolve(str(path)).build.url == path.as_uri()
     os.chdir(path.parent)
     assert place.resolve(wheel.filename).build.url == path.as_uri()
-    assert place.server.requests == []
+    assert place.resolve(path.as_uri()).build.url == path.as_uri()
+    assert place.resolve(f"../{path.parent.name}/{wheel.filename}").build.url == path.as_uri()
+    assert {request.method for request in place.server.requests} == {"HEAD"}
+
+
+def test_a_wheel_that_was_put_in_anothers_place_is_another_build(place):
+    [wheel] = fake_nightlies([date(2026, 5, 19)])
+    url = place.nightlies.file_url(wheel)
+    before = place.resolve(url).build
+    assert place.resolve(url).build == before
+    place.nightlies.add(fake_torch(str(wheel.version), commit="b" * 40))
+    assert place.resolve(url).build.identity != before.identity
 
 
 def test_a_wheel_that_is_not_there_or_not_for_this_python(place):
@@ -131,6 +145,11 @@ def test_a_day_without_a_nightly(place):
     choice = place.resolve("2026-05-29")
     assert str(choice.build.version) == "2.14.0.dev20260527+cpu"
     assert choice.note == "no nightly of 2026-05-29; the nearest earlier is of 2026-05-27"
+
+
+def test_the_first_days_of_all_are_no_days_of_nightlies(place):
+    with pytest.raises(Unavailable, match="or earlier is listed"):
+        place.resolve("0001-01-01")
 
 
 def test_a_version_without_a_nightly_is_not_replaced(place):
@@ -199,7 +218,7 @@ def test_a_release_that_the_pytorch_index_lacks_comes_from_the_default_index_and
     choice = place.resolve("2.13")
     assert (str(choice.build.version), choice.build.origin) == ("2.13.0", Origin.DEFAULT)
     assert place.said == [
-        "there is no torch 2.13 for this Python and platform; "
+        f"there is no torch 2.13 for Python {find_interpreter(None).full} on this platform; "
         "torch 2.13.0 comes from the default index"
     ]
 

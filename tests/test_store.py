@@ -180,13 +180,10 @@ def test_credentials_make_no_difference_and_are_not_written_down(store):
     assert "hunter2" not in (store.folder(plain) / RECORD).read_text()
 
 
-def test_a_wheel_on_disk_that_was_built_again_is_another_environment(store, tmp_path):
-    wheel = tmp_path / build_of().filename
-    wheel.write_bytes(b"one")
-    build = replace(build_of(), url=wheel.as_uri(), origin=Origin.GIVEN)
-    before = store.folder(build)
-    wheel.write_bytes(b"another")
-    assert store.folder(build) != before
+def test_a_wheel_that_was_built_again_under_its_name_is_another_environment(store):
+    folder = store.folder(build_of())
+    assert store.folder(replace(build_of(), stamp="200 17")) != folder
+    assert store.folder(replace(build_of(), sha256="ab" * 32)) != folder
 
 
 def test_nothing_is_made_by_looking(store):
@@ -261,6 +258,31 @@ def python_that_points_nowhere(folder: Path) -> None:
     os.symlink("/nowhere/python", folder / "bin" / "python")
 
 
+def other_settings(folder: Path) -> None:
+    path = folder / "pyvenv.cfg"
+    path.write_text(path.read_text() + "include-system-site-packages = true\n")
+
+
+def other_python(folder: Path) -> None:
+    no_python(folder)
+    os.symlink("/bin/sh", folder / "bin" / "python")
+
+
+def python_that_cannot_be_run(folder: Path) -> None:
+    no_python(folder)
+    (folder / "bin" / "python").write_text("")
+
+
+def record_of_another_version(folder: Path) -> None:
+    record = json.loads((folder / RECORD).read_text())
+    (folder / RECORD).write_text(json.dumps(record | {"version": "9.9.9"}))
+
+
+def record_of_numbers(folder: Path) -> None:
+    record = json.loads((folder / RECORD).read_text())
+    (folder / RECORD).write_text(json.dumps(record | {"git_version": 5}))
+
+
 def no_settings(folder: Path) -> None:
     (folder / "pyvenv.cfg").unlink()
 
@@ -297,7 +319,9 @@ def half_made(folder: Path) -> None:
 
 BREAKAGES = [edited, other_version, injected, deleted, no_torch, no_python, no_record, cut_record]
 BREAKAGES += [python_that_points_nowhere, record_of_another_kind, record_of_another_schema]
-BREAKAGES += [no_settings, record_that_is_no_text, no_list_of_files, half_made]
+BREAKAGES += [other_settings, other_python, python_that_cannot_be_run]
+BREAKAGES += [record_of_another_version, record_of_numbers, no_settings]
+BREAKAGES += [record_that_is_no_text, no_list_of_files, half_made]
 
 
 @pytest.mark.parametrize("break_it", BREAKAGES, ids=lambda function: function.__name__)
@@ -630,3 +654,40 @@ def test_an_environment_in_use_cannot_be_removed(store):
             store.environments.remove(name)
     store.environments.remove(name)
     assert folders(store) == []
+
+
+def test_an_environment_that_was_moved_and_linked_is_removed_by_its_link(store, tmp_path):
+    made(store, build_of())
+    folder = store.folder(build_of())
+    elsewhere = tmp_path / "elsewhere"
+    folder.rename(elsewhere)
+    folder.symlink_to(elsewhere)
+    assert made(store, build_of()).python == folder / "bin" / "python"
+    store.environments.remove(folder.name)
+    assert folders(store) == []
+    assert elsewhere.exists()
+
+
+def test_a_store_that_may_only_be_read_gives_what_it_has(store):
+    made(store, build_of())
+    root = store.environments.root
+    paths = [root, *root.rglob("*")]
+    modes = {path: path.lstat().st_mode for path in paths if not path.is_symlink()}
+    for path in modes:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    python = store.folder(build_of()) / "bin"
+    try:
+        assert made(store, build_of()).python == python / "python"
+        assert len(store.environments.all()) == 1
+    finally:
+        for path, mode in modes.items():
+            path.chmod(mode)
+
+
+def test_a_cache_folder_is_what_it_is_from_every_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REPRO_CACHE_DIR", "cache")
+    assert cache_folder() == tmp_path / "cache"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("REPRO_CACHE_DIR", "~/cache")
+    assert cache_folder() == tmp_path / "cache"

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from repro.commands.options import max_size_option, redaction, settings_options
+from repro.commands.options import (
+    max_size_option,
+    narrator,
+    redaction,
+    settings_options,
+)
 
 if TYPE_CHECKING:
     from repro.environments import Environments
@@ -47,8 +52,10 @@ def builds(
 
     narration = console(stderr=True)
     wanted = Wanted(only != "releases", only != "nightlies", _day(since), _day(until))
-    supply = Supply(settings, lambda line: narration.print(f"note: {line}"))
+    supply = Supply(settings, narrator(narration))
     found = available(supply.index, supply.variants, wanted, supply.say)
+    if not found:
+        supply.say(f"nothing is listed for Python {supply.interpreter.full} on this platform")
     listed = [Listed(build) for build in found]
     if commits:
         listed = []
@@ -106,7 +113,8 @@ def remove(names: Sequence[str]) -> None:
 @env.command()
 @max_size_option
 def prune(max_size: str) -> None:
-    """Remove leftovers, then the least recently used until the rest is within --max-size."""
+    """Remove leftovers, then whole environments, the least recently used first, until the rest is
+    within --max-size."""
     from repro.disk import parse_size
     from repro.report.listing import removed_words
 

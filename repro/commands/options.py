@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import getpass
+import os
 import re
 import socket
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +16,8 @@ from repro.builds import VARIANT
 from repro.errors import ReproError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from repro.supply import Settings
 
 DEFAULT_MAX_SIZE = "40 GB"
@@ -23,20 +25,23 @@ _INDEXES = (
     click.option(
         "--index-url",
         envvar="REPRO_INDEX_URL",
+        show_envvar=True,
         metavar="URL",
-        help="Package index for releases and all that torch needs; by default the PyTorch index "
-        "for torch and triton, and uv's default index for the rest.",
+        help="Package index for releases, their triton and all that a torch needs; by default the "
+        "PyTorch index for torch and triton, and uv's default index for the rest.",
     ),
     click.option(
         "--nightly-index-url",
         envvar="REPRO_NIGHTLY_INDEX_URL",
+        show_envvar=True,
         metavar="URL",
-        help="Index of nightlies: the folder that holds one folder a variant; by default that of "
-        "the PyTorch index.",
+        help="Index of nightlies, such as https://HOST/whl/nightly, below which is a folder for "
+        "each variant; by default that of the PyTorch index.",
     ),
     click.option(
         "--variant",
         envvar="REPRO_VARIANT",
+        show_envvar=True,
         default="auto",
         show_default=True,
         metavar="NAME",
@@ -46,13 +51,16 @@ _INDEXES = (
     click.option(
         "--python",
         envvar="REPRO_PYTHON",
+        show_envvar=True,
         metavar="X.Y|PATH",
-        help="Python of the environments; by default the one that runs repro.",
+        help="Python of the environments: a version, an executable or a virtual environment; by "
+        "default the one that runs repro.",
     ),
 )
 max_size_option = click.option(
     "--max-size",
     envvar="REPRO_MAX_SIZE",
+    show_envvar=True,
     default=DEFAULT_MAX_SIZE,
     show_default=True,
     metavar="SIZE",
@@ -114,9 +122,19 @@ def _settings(
     )
 
 
+def narrator(to: Console) -> Callable[[str], None]:
+    """Says what the user must know, as a line that stays."""
+    redact = redaction()
+    return lambda line: to.print(f"note: {redact(line)}")
+
+
 def redaction() -> Callable[[str], str]:
     """Takes out of a text what names this machine and its user, and what is secret."""
     from repro.report.redact import Machine, redact
 
-    machine = Machine(str(Path.home()), getpass.getuser(), socket.gethostname())
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container may run as a number that has no name
+        user = str(os.getuid())
+    machine = Machine(os.path.expanduser("~"), user, socket.gethostname())
     return lambda text: redact(text, machine)

@@ -41,6 +41,10 @@ class Live:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Take the line away."""
         if self._progress is not None:
             self._progress.stop()
 
