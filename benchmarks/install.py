@@ -20,19 +20,21 @@ from pathlib import Path
 
 import uv
 
-from repro.builds import parse_spec
+from repro.builds import Build, Origin, parse_spec
 from repro.install import COMPANIONS
 from repro.sources import Sources
 from repro.supply import Settings, Supply
 
 
-def bare(url: str, folder: Path) -> float:
-    """Seconds that uv takes."""
+def bare(build: Build, folder: Path) -> float:
+    """Seconds that uv takes for what a person would type."""
     began = time.perf_counter()
     python = folder / "bin" / "python"
+    default = build.origin is Origin.DEFAULT
+    torch = f"torch=={build.version}" if default else f"torch @ {build.url}"
     for command in (
         ["venv", "--quiet", "--python", sys.executable, folder],
-        ["pip", "install", "--quiet", "--python", python, f"torch @ {url}", *COMPANIONS],
+        ["pip", "install", "--quiet", "--python", python, torch, *COMPANIONS],
     ):
         subprocess.run([uv.find_uv_bin(), *command], check=True)
     return time.perf_counter() - began
@@ -60,7 +62,7 @@ def main() -> None:
             took = {}
             for which in ("bare", "harness")[:: 1 if pair % 2 else -1]:
                 if which == "bare":
-                    took[which] = bare(build.url, folder / "bare")
+                    took[which] = bare(build, folder / "bare")
                     shutil.rmtree(folder / "bare")
                 else:
                     took[which] = harness(supply, options.build)

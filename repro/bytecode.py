@@ -7,6 +7,7 @@ wheel and Python.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import struct
@@ -21,6 +22,10 @@ FEW = 20
 # What torch's wheel brings, and the large packages that importing inductor brings in: without
 # their bytecode the first import of 2.12.1 took 6.3 s and the second 3.5 s.
 PACKAGES = ("torch", "torchgen", "functorch", "sympy", "mpmath", "numpy")
+# They are many and nothing imports them.
+LEFT_OUT = "tests"
+# Sources that do not compile, with the time and size that they had: not tried again.
+FAILED = "failed.json"
 # Magic number, flags, and for flags 0 the source's time (seconds) and size, 32 bits each (PEP 552).
 _HEADER = struct.Struct("<4s3I")
 
@@ -37,17 +42,46 @@ def compile_torch(python: Path, site: Path, kept: Path, holding: Sequence[int]) 
     A module that does not compile (torch ships templates that are none) is left as it is.
     """
     linked = set(_link_all(site, kept))
-    missing = [source for source in _sources(site) if source not in linked]
+    failed = _failed(kept)
+    missing = [
+        source
+        for source in _sources(site)
+        if source not in linked and failed.get(_below(site, source)) != _state(source)
+    ]
     if not missing:
         return
     # -j 0, one worker a core, holds for folders only; what is compiled there already is skipped.
     # The mode is named because SOURCE_DATE_EPOCH would change the default.
     few = len(missing) <= FEW
     what = missing if few else [site / package for package in PACKAGES]
-    module = ("-I", "-m", "compileall", "-qq", "--invalidation-mode", "timestamp")
-    command = [python, *module, *(() if few else ("-j", "0")), *what]
-    run(command, environment=os.environ, folder=site, timeout=LIMIT, holding=holding)
+    options = ["-qq", "-x", f"/{LEFT_OUT}/", "--invalidation-mode", "timestamp"]
+    if not few:
+        options += ["-j", "0"]
+    command = [python, "-I", "-m", "compileall", *options, *what]
+    ended = run(command, environment=os.environ, folder=site, timeout=LIMIT, holding=holding)
     _keep(site, kept, linked)
+    compiled = {_source_of(path) for package in PACKAGES for path in _files(site / package)}
+    left = {_below(site, source): _state(source) for source in missing if source not in compiled}
+    # It ends with 1 where some do not compile, and with something else where it broke off.
+    if left and ended.exit_code == 1 and kept.is_dir():
+        (kept / FAILED).write_text(json.dumps(failed | left), encoding="utf-8")
+
+
+def _below(site: Path, path: str) -> str:
+    return path.removeprefix(f"{site}/")
+
+
+def _state(source: str) -> list[int]:
+    stat = os.stat(source)
+    return [stat.st_mtime_ns, stat.st_size]
+
+
+def _failed(kept: Path) -> dict[str, list[int]]:
+    try:
+        stored = json.loads((kept / FAILED).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return stored if isinstance(stored, dict) else {}
 
 
 def _sources(site: Path) -> Iterator[str]:
@@ -56,8 +90,10 @@ def _sources(site: Path) -> Iterator[str]:
 
 
 def _files(folder: Path) -> Iterator[str]:
-    """Every file below a folder. By os.walk, which is several times as fast as rglob."""
-    for parent, _, names in os.walk(folder):
+    """Every file below a folder but for tests. By os.walk, several times as fast as rglob."""
+    for parent, folders, names in os.walk(folder):
+        if LEFT_OUT in folders:
+            folders.remove(LEFT_OUT)
         yield from (f"{parent}/{name}" for name in names)
 
 

@@ -325,3 +325,17 @@ def test_a_compiler_that_fails_or_is_not_done_in_time_is_no_error(place, tmp_pat
         fake.chmod(0o755)
         site = place.compiled(str(number), fake)
         assert bytecode_in(site) == bytecode_in(place.kept) == {}
+
+
+def test_what_does_not_compile_is_not_tried_again_until_it_changes(tmp_path):
+    site, kept = tmp_path / "site", tmp_path / "kept"
+    (site / "torch").mkdir(parents=True)
+    (site / "torch" / "good.py").write_text("X = 1\n")
+    template = site / "torch" / "template.py"
+    template.write_text("def {name}(): ...\n")
+    compile_torch(Path(sys.executable), site, kept, ())
+    # With a Python that is not there it can only be linked.
+    compile_torch(Path("/nowhere/python"), site, kept, ())
+    template.write_text("Y = 22\n")
+    compile_torch(Path(sys.executable), site, kept, ())
+    assert list((site / "torch" / "__pycache__").glob("template.*.pyc"))
