@@ -91,6 +91,20 @@ def test_the_host_never_imports_torch():
 
 def test_the_links_lead_to_what_they_name():
     assert (ROOT / "repro" / "cases").resolve() == ROOT / "cases"
+    assert (ROOT / "repro" / "bisect").resolve() == ROOT / "bisect"
     assert (ROOT / "repro" / "cli.py").resolve() == ROOT / "cli.py"
     for folder in ("bisect", "cases"):
         assert not (ROOT / folder / "__init__.py").exists()
+
+
+@pytest.mark.parametrize("module", ["flaky", "search"])
+def test_the_search_knows_nothing_but_positions(module):
+    """import-linter does not see `repro.bisect`: a folder without `__init__.py` is no package."""
+    names = set()
+    for node in ast.walk(ast.parse((ROOT / "bisect" / f"{module}.py").read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module.partition(".")[0])
+    pure = {"__future__", "collections", "dataclasses", "enum", "functools", "heapq", "itertools"}
+    assert names <= pure | {"bisect", "math", "operator", "typing"}
