@@ -171,8 +171,7 @@ def run(
                     live.step()
         except KeyboardInterrupt:
             interrupted = True
-        except Exception:
-            # A fault of ours: what was found before it is not lost.
+        except Exception:  # a fault of ours goes on up, but takes no finished run with it
             live.stop()
             _publish(cases, runs, settings, as_json, report, interrupted=True)
             raise

@@ -53,11 +53,6 @@ class Spec:
     variant: str | None = None
 
     @property
-    def is_release(self) -> bool:
-        """Whether it asks for a release of the index."""
-        return self.kind in (SpecKind.LATEST, SpecKind.SERIES, SpecKind.RELEASE)
-
-    @property
     def is_nightly(self) -> bool:
         """Whether it asks for a nightly of the index."""
         return self.kind in (SpecKind.NIGHTLY, SpecKind.DATE, SpecKind.DEV)

@@ -16,7 +16,7 @@ import platformdirs
 
 from repro.disk import Content, content_of, together
 from repro.errors import ReproError
-from repro.kept import Removed, Stored
+from repro.inventory import Removed, Stored
 from repro.locks import try_exclusive
 
 RECORD, FILES = "repro.json", "files.json"

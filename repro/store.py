@@ -158,7 +158,8 @@ class Store:
         self.environments.folder.mkdir(parents=True, exist_ok=True)
         self.environments.clear(final.name)
         suspects: frozenset[str] = frozenset()
-        if final.exists():
+        # Also a link that leads nowhere any more, over which nothing can be renamed.
+        if os.path.lexists(final):
             suspects = integrity.changed(final, final / FILES)
             narrate(f"the environment of torch {build.version} was changed; it is made anew")
         aside = self.environments.aside(final.name)
@@ -175,7 +176,7 @@ class Store:
             self._finish(build, aside, installed, descriptor)
             # A broken one stays until the new one is checked: a kill before that, and the next run
             # still sees what was changed, and with it what to distrust in uv's cache.
-            if final.exists():
+            if os.path.lexists(final):
                 self._discard(final, build, narrate)
             os.rename(aside, final)
         finally:

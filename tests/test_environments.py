@@ -16,7 +16,7 @@ import pytest
 
 from repro.environments import RECORD, SCHEMA, Environments, cache_folder, record_of
 from repro.errors import ReproError
-from repro.kept import Removed
+from repro.inventory import Removed
 from repro.locks import exclusive, shared
 from tests.test_locks import held_elsewhere
 

@@ -11,7 +11,7 @@ import pytest
 from packaging.version import Version
 
 from repro.builds import Build, Listed, Origin
-from repro.kept import Removed, Stored
+from repro.inventory import Removed, Stored
 from repro.report.listing import (
     builds_json,
     builds_view,

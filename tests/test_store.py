@@ -666,6 +666,9 @@ def test_an_environment_that_was_moved_and_linked_is_removed_by_its_link(store, 
     store.environments.remove(folder.name)
     assert folders(store) == []
     assert elsewhere.exists()
+    folder.symlink_to(tmp_path / "gone")
+    assert made(store, build_of()).python.exists()
+    assert not folder.is_symlink()
 
 
 def test_a_store_that_may_only_be_read_gives_what_it_has(store):

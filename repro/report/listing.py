@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from repro.builds import Listed, without_credentials
-from repro.kept import Removed, Stored
+from repro.inventory import Removed, Stored
 from repro.report.screen import table_of
 
 BUILDS_SCHEMA = "repro.builds/1"
