@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, replace
+from datetime import date
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
@@ -13,11 +13,31 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from repro.builds import Build, Origin, with_credentials, without_credentials
 from repro.errors import Unavailable
 from repro.interpreters import Interpreter
+from repro.pages import Answer
 from repro.sources import Sources
 from repro.web import Unreachable, Web
 
-if TYPE_CHECKING:
-    from pypi_simple import DistributionPackage, ProjectPage
+# As pypi_simple.ACCEPT_JSON_PREFERRED has it (1.8): to load that takes half a second.
+_ACCEPT = (
+    "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.5, "
+    "text/html;q=0.01"
+)
+
+
+@dataclass(frozen=True)
+class File:
+    """A file on a page, as far as it matters here.
+
+    Args:
+        uploaded: day, ISO 8601; None where the page does not tell.
+    """
+
+    filename: str
+    url: str
+    requires_python: str | None = None
+    sha256: str | None = None
+    uploaded: str | None = None
+    is_yanked: bool = False
 
 
 @dataclass(frozen=True)
@@ -44,17 +64,17 @@ class Listing:
 
 
 def listing_of(
-    packages: Iterable[DistributionPackage], interpreter: Interpreter, origin: Origin, shelf: str
+    files: Iterable[File], interpreter: Interpreter, origin: Origin, shelf: str
 ) -> Listing:
     """The wheels of a page that fit an interpreter."""
     tags = interpreter.tags()
     builds: list[Build] = []
     withdrawn: list[Build] = []
     others = 0
-    for package in packages:
+    for file in files:
         try:
-            _, version, _, wheel_tags = parse_wheel_filename(package.filename)
-            needs = SpecifierSet(package.requires_python or "")
+            _, version, _, wheel_tags = parse_wheel_filename(file.filename)
+            needs = SpecifierSet(file.requires_python or "")
         except (InvalidWheelFilename, InvalidSpecifier):
             continue  # source archives, and names that no installer would take
         places = [tags[tag] for tag in wheel_tags if tag in tags]
@@ -63,40 +83,58 @@ def listing_of(
             continue
         build = Build(
             version=version,
-            filename=package.filename,
-            url=package.url,
+            filename=file.filename,
+            url=file.url,
             origin=origin,
             shelf=shelf,
-            sha256=package.digests.get("sha256"),
-            uploaded=package.upload_time.date() if package.upload_time else None,
+            sha256=file.sha256,
+            uploaded=date.fromisoformat(file.uploaded) if file.uploaded else None,
             preference=min(places),
         )
-        (withdrawn if package.is_yanked else builds).append(build)
+        (withdrawn if file.is_yanked else builds).append(build)
     return Listing(tuple(builds), tuple(withdrawn), others, interpreter.full)
 
 
-def fetch_page(web: Web, url: str, project: str, say: Callable[[str], None]) -> ProjectPage:
-    """The page of a project, in either format.
+def fetch_files(web: Web, url: str, project: str, say: Callable[[str], None]) -> tuple[File, ...]:
+    """What the page of a project lists, in either format.
 
     Raises:
         repro.web.Unreachable: no answer, or one that is no such page, and nothing is kept.
         Unavailable: there is no such page.
     """
-    from pypi_simple import ACCEPT_JSON_PREFERRED, ProjectPage, UnsupportedRepoVersionError
+    read = web.page(url, _ACCEPT, lambda answer: _read(answer, url, project), say)
+    return tuple(File(**file) for file in json.loads(read))
 
-    page = web.page(url, ACCEPT_JSON_PREFERRED, say)
-    kind = page.kind.partition(";")[0].strip().lower()
+
+def _read(answer: Answer, asked: str, project: str) -> str:
+    """The files of a page as JSON, which is what is kept: to load what reads pages takes long."""
+    from pypi_simple import ProjectPage, UnsupportedRepoVersionError
+
+    kind = answer.kind.partition(";")[0].strip().lower()
     try:
         if kind == "application/vnd.pypi.simple.v1+json":
-            return ProjectPage.from_json_data(json.loads(page.text), page.url)
-        if kind in ("text/html", "application/vnd.pypi.simple.v1+html", ""):
-            return ProjectPage.from_html(project, page.text, page.url)
-        raise ValueError(f"it is {kind}")
+            page = ProjectPage.from_json_data(json.loads(answer.text), answer.url)
+        elif kind in ("text/html", "application/vnd.pypi.simple.v1+html", ""):
+            page = ProjectPage.from_html(project, answer.text, answer.url)
+        else:
+            raise ValueError(f"it is {kind}")
     except (UnsupportedRepoVersionError, ValueError) as error:
         raise Unreachable(
-            f"{without_credentials(url)}: this is no page of a package index: {error}",
+            f"{without_credentials(asked)}: this is no page of a package index: {error}",
             "look at the index settings",
         ) from error
+    files = (
+        File(
+            filename=package.filename,
+            url=package.url,
+            requires_python=package.requires_python,
+            sha256=package.digests.get("sha256"),
+            uploaded=package.upload_time.date().isoformat() if package.upload_time else None,
+            is_yanked=package.is_yanked,
+        )
+        for package in page.packages
+    )
+    return json.dumps([asdict(file) for file in files])
 
 
 class Index:
@@ -115,7 +153,7 @@ class Index:
         self.sources = sources
         self.interpreter = interpreter
         self._say = say
-        self._pages: dict[str, ProjectPage | Unavailable] = {}
+        self._pages: dict[str, tuple[File, ...] | Unavailable] = {}
 
     def nightlies(self, variant: str, project: str = "torch") -> Listing:
         """What the PyTorch index lists for nightlies of a variant.
@@ -140,19 +178,20 @@ class Index:
         return self._listing(self.sources.default, "torch", Origin.DEFAULT, "")
 
     def _listing(self, index: str, project: str, origin: Origin, shelf: str) -> Listing:
-        packages = self._page(index, project).packages
-        for package in packages:
-            package.url = with_credentials(package.url, index)
-        return listing_of(packages, self.interpreter, origin, shelf)
+        files = (
+            replace(file, url=with_credentials(file.url, index))
+            for file in self._files(index, project)
+        )
+        return listing_of(files, self.interpreter, origin, shelf)
 
-    def _page(self, index: str, project: str) -> ProjectPage:
+    def _files(self, index: str, project: str) -> tuple[File, ...]:
         url = f"{index}/{project}/"
         if url not in self._pages:
             try:
-                self._pages[url] = fetch_page(self.web, url, project, self._say)
+                self._pages[url] = fetch_files(self.web, url, project, self._say)
             except Unavailable as error:
                 self._pages[url] = error
-        page = self._pages[url]
-        if isinstance(page, Unavailable):
-            raise page
-        return page
+        files = self._pages[url]
+        if isinstance(files, Unavailable):
+            raise files
+        return files

@@ -16,19 +16,29 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Page:
+class Answer:
     """A page as the server sent it.
 
     Args:
         url: where it came from in the end, without credentials.
         kind: its Content-Type.
-        etag, modified: its validators, empty where the server gave none.
-        fetched: when, `2026-05-28 12:00 UTC`.
     """
 
     url: str
     kind: str
     text: str
+
+
+@dataclass(frozen=True)
+class Page:
+    """What was read of a page.
+
+    Args:
+        etag, modified: its validators, empty where the server gave none.
+        fetched: when, `2026-05-28 12:00 UTC`.
+    """
+
+    read: str
     etag: str
     modified: str
     fetched: str

@@ -12,7 +12,7 @@ from repro.contents import Reader
 from repro.environments import Environments
 from repro.errors import Unavailable
 from repro.gpu import find_driver
-from repro.index import Index, fetch_page
+from repro.index import Index, fetch_files
 from repro.install import Installer
 from repro.interpreters import find_interpreter
 from repro.resolve import Variants, resolve
@@ -54,7 +54,8 @@ class Settings:
 
     def web(self) -> Web:
         """How the network is asked."""
-        return Web(self.folder / "index")
+        # The name changes with `repro.index.File`, which is what is kept there.
+        return Web(self.folder / "pages")
 
 
 class Supply:
@@ -67,7 +68,7 @@ class Supply:
     def __init__(self, settings: Settings, say: Callable[[str], None]) -> None:
         self.say = say
         self.interpreter = find_interpreter(settings.python)
-        web = settings.web()
+        self._web = web = settings.web()
         self.index = Index(web, settings.sources, self.interpreter, say)
         self.reader = Reader(web, settings.folder / "wheels")
         self.variants = settings.variants
@@ -85,6 +86,15 @@ class Supply:
             self.say(choice.note)
         return choice
 
+    def size(self, build: Build) -> int | None:
+        """Bytes of a build's wheel, None where they cannot be told."""
+        if build.url.startswith("file:"):
+            return None
+        try:
+            return self._web.size(build.url)
+        except Unavailable:
+            return None
+
     def use(
         self, build: Build, narrate: Callable[[str], None]
     ) -> AbstractContextManager[Environment]:
@@ -99,7 +109,7 @@ def described(settings: Settings, index: str) -> str:
         Unavailable: it cannot be asked.
     """
     said: list[str] = []
-    page = fetch_page(settings.web(), f"{index}/torch/", "torch", said.append)
+    files = fetch_files(settings.web(), f"{index}/torch/", "torch", said.append)
     if said:  # a page that was kept does not tell that the index is there
         raise Unavailable("; ".join(said), "look at the network, the proxy and the index settings")
-    return f"{without_credentials(index)}, {len(page.packages)} files of torch"
+    return f"{without_credentials(index)}, {len(files)} files of torch"

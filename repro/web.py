@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 from repro.builds import LOOK, without_credentials
 from repro.errors import Unavailable
-from repro.pages import Page, Pages
+from repro.pages import Answer, Page, Pages
 
 if TYPE_CHECKING:
     from requests import Response, Session
@@ -59,8 +59,12 @@ class Web:
 
         return _patient(Session())
 
-    def page(self, url: str, accept: str, say: Callable[[str], None]) -> Page:
-        """A page. When the server cannot be reached the one that was kept is used, and it is said.
+    def page(
+        self, url: str, accept: str, read: Callable[[Answer], str], say: Callable[[str], None]
+    ) -> str:
+        """What is read of a page, and kept; a kept one that still holds is not read again.
+
+        When the server cannot be reached what was kept is used, and it is said.
 
         Raises:
             Unreachable: no answer, and nothing is kept.
@@ -73,21 +77,28 @@ class Web:
         url = without_credentials(url)
         kept = self._pages.find(url)
         try:
-            page = twice(lambda: self._fetched(url, accept, auth if any(auth) else None, kept))
+            page = twice(
+                lambda: self._fetched(url, accept, read, auth if any(auth) else None, kept)
+            )
         except Unreachable as fault:
             if kept is None:
                 raise
             say(f"{fault}; what it said on {kept.fetched} is used")
-            return kept
+            return kept.read
         if page is not kept:
             try:
                 self._pages.keep(url, page)
             except OSError as error:
                 say(f"{self._pages.folder}: pages cannot be kept: {error.strerror or error}")
-        return page
+        return page.read
 
     def _fetched(
-        self, url: str, accept: str, auth: tuple[str, str] | None, kept: Page | None
+        self,
+        url: str,
+        accept: str,
+        read: Callable[[Answer], str],
+        auth: tuple[str, str] | None,
+        kept: Page | None,
     ) -> Page:
         """The page as it is now: the kept one, where the server says that it still holds."""
         from requests import RequestException
@@ -104,10 +115,9 @@ class Web:
             raise fault_of(error, f"index page {url}") from error
         if answer.status_code == HTTPStatus.NOT_MODIFIED and kept is not None:
             return kept
+        kind = answer.headers.get("Content-Type", "")
         return Page(
-            url=without_credentials(answer.url),
-            kind=answer.headers.get("Content-Type", ""),
-            text=answer.text,
+            read=read(Answer(without_credentials(answer.url), kind, answer.text)),
             etag=answer.headers.get("ETag", ""),
             modified=answer.headers.get("Last-Modified", ""),
             fetched=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
@@ -122,6 +132,15 @@ class Web:
         headers = self._head(url).headers
         names = ("ETag", "Last-Modified", "Content-Length")
         return " ".join(headers.get(name, "") for name in names).strip()
+
+    def size(self, url: str) -> int | None:
+        """Bytes of a file, None where the server does not tell.
+
+        Raises:
+            Unavailable: the file cannot be had.
+        """
+        stated = self._head(url).headers.get("Content-Length", "")
+        return int(stated) if stated.isdecimal() else None
 
     def exists(self, url: str) -> bool:
         """Whether the server gives a file; 403 and 404 mean that it does not.

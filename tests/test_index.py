@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 from packaging.version import Version
-from pypi_simple import ProjectPage
 
 import repro.web
 from repro.builds import Origin
 from repro.errors import ReproError, Unavailable
-from repro.index import Index, fetch_page, listing_of
+from repro.index import File, Index, fetch_files, listing_of
 from repro.interpreters import Interpreter, find_interpreter
 from repro.sources import Sources
 from repro.web import Unreachable, Web
@@ -134,9 +133,8 @@ def test_what_is_no_wheel_is_passed_over():
         "torch-2.12.1.tar.gz", "torch-2.12.1-x1-py3-none-any.whl", "torch-x.y-py3-none-any.whl",
         "torch-2.12.1-py3-none-any.whl", "readme.txt",
     )  # fmt: skip
-    html = "".join(f'<a href="/{name}">{name}</a>' for name in names)
-    page = ProjectPage.from_html("torch", html, "https://torch.example/torch/")
-    listing = listing_of(page.packages, find_interpreter(None), Origin.PYTORCH, "cpu")
+    files = [File(name, f"https://torch.example/{name}") for name in names]
+    listing = listing_of(files, find_interpreter(None), Origin.PYTORCH, "cpu")
     assert [b.filename for b in listing.builds] == ["torch-2.12.1-py3-none-any.whl"]
     assert listing.builds[0].url == "https://torch.example/torch-2.12.1-py3-none-any.whl"
     assert listing.others == 0
@@ -273,7 +271,7 @@ def test_a_page_that_is_none(server, tmp_path):
     index = Opened(server, tmp_path)
     # A file where a page is wanted, as of a portal that wants one to log in.
     with pytest.raises(Unreachable, match="this is no page of a package index"):
-        fetch_page(index.web, shelf.file_url(wheel), "torch", index.said.append)
+        fetch_files(index.web, shelf.file_url(wheel), "torch", index.said.append)
 
 
 def test_whether_a_file_is_there(server, shelf, index):
