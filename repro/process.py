@@ -23,6 +23,8 @@ from typing import IO
 
 import psutil
 
+from repro.stopping import check
+
 MARK = "REPRO_PROCESS"
 HEAD_BYTES = 64 * 1024
 TAIL_BYTES = 192 * 1024
@@ -119,7 +121,9 @@ def _memory_kills() -> int:
 
 
 # Processes that `run` has started and not yet ended, and whether orphans come to this process.
+# The lock: without it a child that another thread has just started would look like an orphan.
 _roots: set[int] = set()
+_starting = threading.Lock()
 _adopting = False
 
 
@@ -136,9 +140,10 @@ def adopt_orphans() -> None:
 
 def _adopted() -> list[psutil.Process]:
     """Orphans that came to this process; none while several runs are on, which they could be of."""
-    if not _adopting or len(_roots) != 1:
-        return []
-    return [child for child in psutil.Process().children() if child.pid not in _roots]
+    with _starting:
+        if not _adopting or len(_roots) != 1:
+            return []
+        return [child for child in psutil.Process().children() if child.pid not in _roots]
 
 
 class _Tree:
@@ -232,21 +237,23 @@ def run(
 
     Raises:
         OSError: the program cannot be started.
+        repro.stopping.Stopped: the user ended it meanwhile.
     """
     mark = uuid.uuid4().hex
     kills_before = _memory_kills()
     began = time.monotonic()
-    child = subprocess.Popen(
-        [str(part) for part in command],
-        env={**environment, MARK: mark},
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-        pass_fds=tuple(holding),
-    )
-    _roots.add(child.pid)
+    with _starting:
+        child = subprocess.Popen(
+            [str(part) for part in command],
+            env={**environment, MARK: mark},
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            pass_fds=tuple(holding),
+        )
+        _roots.add(child.pid)
     tree = _Tree(child.pid, mark)
     timed_out = False
     try:
@@ -260,6 +267,7 @@ def run(
                 break
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(timeout=min(left, 1.0))
+            check()
             tree.look()
     finally:
         tree.end()

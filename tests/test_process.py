@@ -1,8 +1,10 @@
 import fcntl
 import os
 import signal
+import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -302,3 +304,29 @@ def test_descendants_that_hold_a_lock_are_ended_with_the_rest(tmp_path):
     assert all(is_gone(pid) for pid in started(tmp_path, 4))
     with try_exclusive(tmp_path / "lock") as descriptor:
         assert descriptor is not None
+
+
+def test_a_process_that_has_just_started_is_nobodys_orphan(tmp_path, monkeypatch):
+    """One run ends between another's start of its process and the note of it."""
+    monkeypatch.setattr("repro.process._adopting", True)
+    real = subprocess.Popen
+
+    def slow(*arguments, **options):
+        child = real(*arguments, **options)
+        if "last" in arguments[0]:
+            (tmp_path / "started").touch()
+            deadline = time.monotonic() + 1
+            while not first.done() and time.monotonic() < deadline:
+                time.sleep(0.02)
+        return child
+
+    code = "open('first', 'w').close()\nwhile not os.path.exists('started'): time.sleep(0.02)"
+    monkeypatch.setattr(subprocess, "Popen", slow)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(python, f"import os, time\n{code}", tmp_path, "first")
+        while not (tmp_path / "first").exists():
+            time.sleep(0.02)
+        last = pool.submit(python, "import time; time.sleep(2)", tmp_path, "last")
+    # Killed and reaped by another thread it would seem to have ended with 0.
+    assert last.result().seconds > 2
+    assert (first.result().exit_code, last.result().exit_code) == (0, 0)
