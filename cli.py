@@ -12,44 +12,28 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from repro import __version__
-from repro.case import (
-    LONGEST_TIMEOUT,
-    Case,
-    CaseError,
-    case_files,
-    case_folders,
-    find_cases,
-    read_case,
-)
+from repro.case import Case, CaseError, case_files, find_cases, read_case
+from repro.commands.bisect import bisect
 from repro.commands.builds import builds, doctor, env
-from repro.commands.options import narrator, redaction, settings_options
+from repro.commands.options import (
+    INTERRUPTED,
+    case_option,
+    cases_dir_option,
+    device_option,
+    folders,
+    narrator,
+    redaction,
+    repeat_option,
+    settings_options,
+    timeout_option,
+)
 from repro.errors import ReproError
 from repro.outcome import Run
 
 if TYPE_CHECKING:
     from repro.supply import Settings
 
-INSTALLED_CASES = Path(__file__).parent / "cases"
-USAGE, INTERRUPTED, READER_LEFT = 2, 130, 141
-_CASES_DIR = click.option(
-    "--cases-dir",
-    "cases_dirs",
-    multiple=True,
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Look for cases here too, after ./cases.",
-)
-
-
-def _a_number(context: click.Context, option: click.Parameter, value: float | None) -> float | None:
-    """Refuse NaN, which lies within every range."""
-    if value is not None and value != value:
-        raise click.BadParameter("nan is not a number of seconds")
-    return value
-
-
-def _folders(cases_dirs: Sequence[Path]) -> list[Path]:
-    return case_folders(cases_dirs, Path.cwd(), INSTALLED_CASES)
+USAGE, READER_LEFT = 2, 141
 
 
 class _ReaderLeft(Exception):
@@ -81,13 +65,7 @@ def group(debug: bool) -> None:
 
 
 @group.command()
-@click.option(
-    "--case",
-    "names",
-    multiple=True,
-    metavar="NAME",
-    help="A case by name, or the path of its file; every case where none is named.",
-)
+@case_option
 @click.option(
     "--build",
     "specs",
@@ -97,11 +75,7 @@ def group(debug: bool) -> None:
     "also with +cpu and the like, the path of a Python or wheel, or the URL of a wheel; by default "
     "current where this Python has torch, else latest.",
 )
-@click.option(
-    "--device",
-    type=click.Choice(["cpu", "cuda", "xpu", "mps"]),
-    help="The only device to use; by default the case's first that is there.",
-)
+@device_option
 @click.option(
     "--backend",
     "backends",
@@ -109,16 +83,10 @@ def group(debug: bool) -> None:
     metavar="NAME",
     help="Compile with this backend instead of the case's.",
 )
-@click.option("--repeat", type=click.IntRange(1), default=1, metavar="N", help="Run each N times.")
-@click.option(
-    "--timeout",
-    type=click.FloatRange(0, LONGEST_TIMEOUT, min_open=True),
-    callback=_a_number,
-    metavar="S",
-    help="Seconds for one run; by default the case's.",
-)
+@repeat_option
+@timeout_option
 @settings_options()
-@_CASES_DIR
+@cases_dir_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object (schema repro.run/1).")
 @click.option(
     "--report",
@@ -152,7 +120,7 @@ def run(
 
     if report is not None and not report.absolute().parent.is_dir():
         raise ReproError(f"{report}: no such folder", "--report wants a file in a folder that is")
-    cases = find_cases(names, _folders(cases_dirs))
+    cases = find_cases(names, folders(cases_dirs))
     builds = [check_spec(parse_spec(spec)) for spec in dict.fromkeys(specs)] or default_specs()
     plan = Plan(cases, builds, tuple(dict.fromkeys(backends)), device, timeout, repeat)
     narration = console(stderr=True)
@@ -214,7 +182,7 @@ def _publish(
 
 
 @group.command(name="list")
-@_CASES_DIR
+@cases_dir_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object (repro.list/1).")
 def list_cases(cases_dirs: Sequence[Path], as_json: bool) -> None:
     """List the cases that can be found."""
@@ -223,7 +191,7 @@ def list_cases(cases_dirs: Sequence[Path], as_json: bool) -> None:
 
     found: list[Case] = []
     broken: list[CaseError] = []
-    for path in case_files(_folders(cases_dirs)).values():
+    for path in case_files(folders(cases_dirs)).values():
         try:
             found.append(read_case(path))
         except CaseError as error:
@@ -259,6 +227,7 @@ def new(name: str, folder: Path) -> None:
     click.echo(f"try it: python {path}, then repro run --case {name}{where}", err=True)
 
 
+group.add_command(bisect)
 group.add_command(builds)
 group.add_command(env)
 group.add_command(doctor)

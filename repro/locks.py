@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from repro.stopping import check
+
 # Seconds between two tries, and after which the user is told what is waited for.
 PAUSE, PATIENCE = 0.05, 1.0
 
@@ -50,6 +52,7 @@ def _take(descriptor: int, mode: int, waiting: Callable[[], None]) -> None:
             if not told and time.monotonic() > deadline:
                 waiting()
                 told = True
+            check()
             time.sleep(PAUSE)
         else:
             return

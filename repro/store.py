@@ -79,6 +79,9 @@ class Store:
         environments: what is there; its folder is made when it is first needed.
         interpreter: what new environments are made of.
         max_size: bytes that environments may take; None for no limit.
+
+    Attributes:
+        installs: how many environments it has made.
     """
 
     def __init__(
@@ -92,6 +95,7 @@ class Store:
         self._interpreter = interpreter
         self._install = install
         self._max_size = max_size
+        self.installs = 0
 
     def folder(self, build: Build) -> Path:
         """Where the environment of a build is, or will be."""
@@ -179,6 +183,7 @@ class Store:
             if os.path.lexists(final):
                 self._discard(final, build, narrate)
             os.rename(aside, final)
+            self.installs += 1
         finally:
             shutil.rmtree(aside, ignore_errors=True)
         if self._max_size is not None:

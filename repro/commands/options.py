@@ -7,12 +7,14 @@ import getpass
 import os
 import re
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from repro.builds import VARIANT
+from repro.case import LONGEST_TIMEOUT
 from repro.errors import ReproError
 
 if TYPE_CHECKING:
@@ -65,6 +67,49 @@ max_size_option = click.option(
     show_default=True,
     metavar="SIZE",
     help="Disk that environments may take; the least recently used go first.",
+)
+
+
+INSTALLED_CASES = Path(__file__).parent.parent / "cases"
+INTERRUPTED = 130
+case_option = click.option(
+    "--case",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="A case by name, or the path of its file; every case where none is named.",
+)
+device_option = click.option(
+    "--device",
+    type=click.Choice(["cpu", "cuda", "xpu", "mps"]),
+    help="The only device to use; by default the case's first that is there.",
+)
+repeat_option = click.option(
+    "--repeat", type=click.IntRange(1), default=1, metavar="N", help="Run each N times."
+)
+cases_dir_option = click.option(
+    "--cases-dir",
+    "cases_dirs",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Look for cases here too, after ./cases.",
+)
+
+
+def _a_number(context: click.Context, option: click.Parameter, value: float | None) -> float | None:
+    """Refuse NaN, which lies within every range."""
+    if value is not None and value != value:
+        raise click.BadParameter("nan is not a number of seconds")
+    return value
+
+
+timeout_option = click.option(
+    "--timeout",
+    type=click.FloatRange(0, LONGEST_TIMEOUT, min_open=True),
+    callback=_a_number,
+    metavar="S",
+    help="Seconds for one run; by default the case's.",
 )
 
 
@@ -138,3 +183,10 @@ def redaction() -> Callable[[str], str]:
         user = str(os.getuid())
     machine = Machine(os.path.expanduser("~"), user, socket.gethostname())
     return lambda text: redact(text, machine)
+
+
+def folders(cases_dirs: Sequence[Path]) -> list[Path]:
+    """Where cases are looked for, the first that has a name wins."""
+    from repro.case import case_folders
+
+    return case_folders(cases_dirs, Path.cwd(), INSTALLED_CASES)

@@ -13,7 +13,8 @@ RUN_SCHEMA = "repro.run/1"
 LIST_SCHEMA = "repro.list/1"
 
 
-def _outcome(outcome: Outcome) -> dict[str, Any]:
+def outcome_object(outcome: Outcome) -> dict[str, Any]:
+    """An outcome as it stands in every envelope."""
     return {
         "kind": outcome.kind,
         "stage": outcome.stage,
@@ -64,7 +65,7 @@ def run_object(run: Run) -> dict[str, Any]:
         "device": run.device,
         "backend": run.backend,
         "repeat": run.repeat,
-        "outcome": _outcome(run.outcome),
+        "outcome": outcome_object(run.outcome),
         "seconds": _seconds(run.seconds),
         "log": run.log,
     }
