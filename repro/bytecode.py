@@ -1,142 +1,145 @@
 """torch's bytecode, compiled while installing, so that the first import is as fast as the second.
 
-It takes many seconds, so what was compiled is kept and linked into the next environment of the same
-wheel and Python.
+It takes many seconds, so what was compiled is kept by the content of its source and linked into the
+next environment of the same Python that has the same source: two nightlies share most of theirs.
+Python itself compares such bytecode with its source at import (PEP 552, "checked hash"), so what
+is kept can make an import slow but never wrong.
 """
 
 from __future__ import annotations
 
-import contextlib
+import base64
+import csv
 import json
 import os
+import re
 import shutil
 import struct
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from repro.integrity import recorded
 from repro.process import run
 
 LIMIT = 1800.0
-# Files that are compiled faster one after the other than by a pool that has to be started.
-FEW = 20
 # What torch's wheel brings, and the large packages that importing inductor brings in: without
 # their bytecode the first import of 2.12.1 took 6.3 s and the second 3.5 s.
 PACKAGES = ("torch", "torchgen", "functorch", "sympy", "mpmath", "numpy")
 # They are many and nothing imports them.
 LEFT_OUT = "tests"
-# Sources that do not compile, with the time and size that they had: not tried again.
-FAILED = "failed.json"
-# Magic number, flags, and for flags 0 the source's time (seconds) and size, 32 bits each (PEP 552).
-_HEADER = struct.Struct("<4s3I")
+# As RECORD states it: base64 for URLs, without its padding.
+_SHA256 = re.compile(r"sha256=([A-Za-z0-9_-]{43})")
+# Magic number and flags; then the hash of the source, 8 bytes (PEP 552).
+_HEADER = struct.Struct("<4sI8x")
+_CHECKED_HASH = 0b11
+# compileall's own pool is for whole folders. The names of what does not compile are printed.
+_COMPILE = """\
+import functools, json, sys
+from compileall import compile_file
+from concurrent.futures import ProcessPoolExecutor
+from py_compile import PycInvalidationMode
+if __name__ == "__main__":
+    with open(sys.argv[1], encoding="utf-8") as file:
+        sources = json.load(file)
+    compiled = functools.partial(
+        compile_file, quiet=2, invalidation_mode=PycInvalidationMode.CHECKED_HASH)
+    with ProcessPoolExecutor() as pool:
+        done = list(pool.map(compiled, sources, chunksize=16))
+    print(json.dumps([source for source, well in zip(sources, done) if not well]))
+"""
 
 
-def compile_torch(python: Path, site: Path, kept: Path, holding: Sequence[int]) -> None:
+def compile_torch(
+    python: Path, tag: str, site: Path, kept: Path, holding: Sequence[int] = ()
+) -> None:
     """Have every module of torch compiled, and of what its import mostly consists of.
 
     Args:
         python: of the environment.
+        tag: what this Python names bytecode by, `cpython-311`.
         site: its `site-packages`.
-        kept: where the bytecode of this wheel and Python is kept, and will be.
+        kept: where the bytecode for this Python is kept, and will be.
         holding: descriptors that the compiler keeps open.
 
     A module that does not compile (torch ships templates that are none) is left as it is.
     """
-    linked = set(_link_all(site, kept))
-    failed = _failed(kept)
-    missing = [
-        source
-        for source in _sources(site)
-        if source not in linked and failed.get(_below(site, source)) != _state(source)
-    ]
+    os.makedirs(kept, exist_ok=True)
+    folders: set[str] = set()
+    missing: dict[str, str] = {}
+    for source, digest in _sources(site):
+        linked = _linked(f"{kept}/{digest}.pyc", f"{site}/{_compiled(source, tag)}", folders)
+        if not linked and not os.path.exists(f"{kept}/{digest}.none"):
+            missing[source] = digest
     if not missing:
         return
-    # -j 0, one worker a core, holds for folders only; what is compiled there already is skipped.
-    # The mode is named because SOURCE_DATE_EPOCH would change the default.
-    few = len(missing) <= FEW
-    what = missing if few else [site / package for package in PACKAGES]
-    options = ["-qq", "-x", f"/{LEFT_OUT}/", "--invalidation-mode", "timestamp"]
-    if not few:
-        options += ["-j", "0"]
-    command = [python, "-I", "-m", "compileall", *options, *what]
-    ended = run(command, environment=os.environ, folder=site, timeout=LIMIT, holding=holding)
-    _keep(site, kept, linked)
-    compiled = {_source_of(path) for package in PACKAGES for path in _files(site / package)}
-    left = {_below(site, source): _state(source) for source in missing if source not in compiled}
-    # It ends with 1 where some do not compile, and with something else where it broke off.
-    if left and ended.exit_code == 1 and kept.is_dir():
-        (kept / FAILED).write_text(json.dumps(failed | left), encoding="utf-8")
+    failed = _compile(python, site, list(missing), holding)
+    for source, digest in missing.items():
+        compiled = f"{site}/{_compiled(source, tag)}"
+        try:
+            if os.path.exists(compiled):
+                _link(compiled, f"{kept}/{digest}.pyc")
+            elif source in failed:
+                Path(f"{kept}/{digest}.none").touch()
+        except FileNotFoundError:
+            return  # somebody has just removed the empty folder; nothing depends on it
 
 
-def _below(site: Path, path: str) -> str:
-    return path.removeprefix(f"{site}/")
+def _sources(site: Path) -> Iterator[tuple[str, str]]:
+    """Each module, as a path below `site-packages`, with the sha256 that its wheel states."""
+    for record in site.glob("*.dist-info/RECORD"):
+        try:
+            rows = recorded(record)
+        except (OSError, UnicodeDecodeError, csv.Error):
+            continue
+        for path, stated in rows:
+            package, *parts = path.split("/")
+            if package not in PACKAGES or not path.endswith(".py"):
+                continue
+            if ".." in parts or LEFT_OUT in parts or not os.path.exists(f"{site}/{path}"):
+                continue
+            if found := _SHA256.fullmatch(stated):
+                yield path, base64.urlsafe_b64decode(f"{found[1]}=").hex()
 
 
-def _state(source: str) -> list[int]:
-    stat = os.stat(source)
-    return [stat.st_mtime_ns, stat.st_size]
+def _compiled(source: str, tag: str) -> str:
+    """`torch/x.py` is compiled to `torch/__pycache__/x.cpython-311.pyc`."""
+    folder, _, name = source.rpartition("/")
+    return f"{folder}/__pycache__/{name.removesuffix('.py')}.{tag}.pyc"
 
 
-def _failed(kept: Path) -> dict[str, list[int]]:
+def _linked(kept: str, target: str, folders: set[str]) -> bool:
+    """Whether kept bytecode is there and could be given its place in an environment."""
     try:
-        stored = json.loads((kept / FAILED).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return stored if isinstance(stored, dict) else {}
+        with open(kept, "rb") as file:
+            head = file.read(_HEADER.size + 1)
+        if len(head) <= _HEADER.size or _HEADER.unpack_from(head)[1] != _CHECKED_HASH:
+            return False
+        folder = os.path.dirname(target)
+        if folder not in folders:
+            os.makedirs(folder, exist_ok=True)
+            folders.add(folder)
+        _link(kept, target)
+    except FileNotFoundError:  # not kept, or removed since
+        return False
+    return True
 
 
-def _sources(site: Path) -> Iterator[str]:
-    for package in PACKAGES:
-        yield from (path for path in _files(site / package) if path.endswith(".py"))
-
-
-def _files(folder: Path) -> Iterator[str]:
-    """Every file below a folder but for tests. By os.walk, several times as fast as rglob."""
-    for parent, folders, names in os.walk(folder):
-        if LEFT_OUT in folders:
-            folders.remove(LEFT_OUT)
-        yield from (f"{parent}/{name}" for name in names)
-
-
-def _source_of(compiled: str) -> str:
-    """`torch/__pycache__/x.cpython-311.pyc` is of `torch/x.py`."""
-    folder, _, name = compiled.rpartition("/__pycache__/")
-    return f"{folder}/{name.partition('.')[0]}.py"
-
-
-def _link_all(site: Path, kept: Path) -> Iterator[str]:
-    """Link what was kept of exactly these sources; the sources that have their bytecode now."""
-    made: set[str] = set()
-    for compiled in _files(kept):
-        target = f"{site}{compiled.removeprefix(str(kept))}"
-        source = _source_of(target)
-        if compiled.endswith(".pyc") and _is_of(compiled, source):
-            folder = os.path.dirname(target)
-            if folder not in made:
-                os.makedirs(folder, exist_ok=True)
-                made.add(folder)
-            _link(compiled, target)
-            yield source
-
-
-def _is_of(compiled: str, source: str) -> bool:
-    """Whether bytecode is of a source as it is now, by the rule by which Python takes it."""
-    mask = 0xFFFFFFFF
-    with contextlib.suppress(OSError, struct.error):
-        stat = os.stat(source)
-        with open(compiled, "rb") as file:
-            _, flags, time, size = _HEADER.unpack(file.read(_HEADER.size))
-        return (flags, time, size) == (0, int(stat.st_mtime) & mask, stat.st_size & mask)
-    return False
-
-
-def _keep(site: Path, kept: Path, linked: set[str]) -> None:
-    """Keep what was compiled for the next environment of this wheel and Python."""
-    for package in PACKAGES:
-        for compiled in _files(site / package):
-            if compiled.endswith(".pyc") and _source_of(compiled) not in linked:
-                target = f"{kept}{compiled.removeprefix(str(site))}"
-                os.makedirs(os.path.dirname(target), exist_ok=True)
-                _link(compiled, target)
+def _compile(python: Path, site: Path, sources: Sequence[str], holding: Sequence[int]) -> set[str]:
+    """Compile modules, as many at once as there are cores; those that are no Python."""
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".json") as listed:
+        json.dump(sources, listed)
+        listed.flush()
+        ended = run(
+            [python, "-I", "-c", _COMPILE, listed.name],
+            environment=os.environ,
+            folder=site,
+            timeout=LIMIT,
+            holding=holding,
+        )
+    if ended.exit_code != 0:
+        return set()
+    return set(json.loads(ended.stdout.text))
 
 
 def _link(source: str, target: str) -> None:
@@ -147,6 +150,8 @@ def _link(source: str, target: str) -> None:
         except FileExistsError:
             os.unlink(target)
             os.link(source, target)
+    except FileNotFoundError:
+        raise
     except OSError:  # another disk, or one without hard links
         aside = f"{target}.{os.getpid()}"
         shutil.copy2(source, aside)

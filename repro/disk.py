@@ -8,7 +8,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 from repro.errors import ReproError
@@ -62,19 +61,24 @@ class Content:
         """Bytes of the disk that it takes."""
         return sum(file.size for file in self.files.values())
 
-    @property
-    def frees(self) -> int:
-        """Bytes that its removal frees: of files that have no name anywhere else."""
+    def frees(self, *others: Content) -> int:
+        """Bytes that its removal frees: of files that have no name elsewhere.
+
+        Args:
+            others: whose names of its files go with it.
+        """
         return sum(
-            file.size for inode, file in self.files.items() if self.names[inode] >= file.links
+            file.size
+            for inode, file in self.files.items()
+            if sum(where.names.get(inode, 0) for where in (self, *others)) >= file.links
         )
 
 
-def content_of(*folders: Path) -> Content:
-    """What lies in folders; nothing where one is not there. What vanishes meanwhile is left out."""
+def content_of(folder: Path) -> Content:
+    """What lies in a folder; nothing where it is not there. What vanishes meanwhile is left out."""
     files: dict[Inode, File] = {}
     names: Counter[Inode] = Counter()
-    for entry in chain.from_iterable(_entries(str(folder)) for folder in folders):
+    for entry in _entries(str(folder)):
         with contextlib.suppress(FileNotFoundError):
             stat = entry.stat(follow_symlinks=False)
             inode = stat.st_dev, stat.st_ino

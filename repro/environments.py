@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -85,9 +86,13 @@ class Environments:
         ):
             yield making is not None and using is not None
 
-    def bytecode(self, name: str) -> Path:
-        """Where the bytecode of an environment's torch is kept, also when it is gone."""
-        return self.root / "bytecode" / name
+    @property
+    def _bytecode(self) -> Path:
+        return self.root / "bytecode"
+
+    def bytecode(self, interpreter: str) -> Path:
+        """Where the bytecode for a Python is kept, each file also named in who uses it."""
+        return self._bytecode / interpreter
 
     def aside(self, name: str) -> Path:
         """A place next to an environment in which it can be made or removed unseen."""
@@ -120,13 +125,6 @@ class Environments:
     def _folders(self) -> list[Path]:
         return sorted(path for path in self.folder.glob("[!.]*") if path.is_dir())
 
-    def _kept_alone(self) -> list[Path]:
-        """Bytecode of environments that are gone, the longest unused first."""
-        there = {folder.name for folder in self._folders()}
-        found = (path for path in (self.root / "bytecode").glob("*") if path.is_dir())
-        kept = (path for path in found if path.name not in there)
-        return sorted(kept, key=lambda path: self._used(path.name))
-
     def _used(self, name: str) -> datetime:
         """When an environment was last used."""
         try:
@@ -137,12 +135,13 @@ class Environments:
     def all(self) -> list[Stored]:
         """What is there, the last used first."""
         found = []
+        kept = content_of(self._bytecode)
         for folder in self._folders():
             record = record_of(folder) or {}
             used = self._used(folder.name)  # before the lock is opened, which makes it
             with self._alone(folder.name) as alone:
                 in_use = not alone
-            content = content_of(folder, self.bytecode(folder.name))
+            content = content_of(folder)
             found.append(
                 Stored(
                     name=folder.name,
@@ -154,7 +153,7 @@ class Environments:
                     used=used,
                     in_use=in_use,
                     size=content.size,
-                    frees=content.frees,
+                    frees=content.frees(kept),
                 )
             )
         return sorted(found, key=lambda stored: stored.used, reverse=True)
@@ -164,12 +163,11 @@ class Environments:
         return together(self._contents().values())
 
     def _contents(self) -> dict[Path, Content]:
-        """What lies in each environment, and in the kept bytecode of each."""
-        paths = (*self._folders(), *(self.root / "bytecode").glob("*"))
-        return {path: content_of(path) for path in paths}
+        """What lies in each environment, and what bytecode is kept."""
+        return {path: content_of(path) for path in (*self._folders(), self._bytecode)}
 
     def remove(self, name: str) -> Removed:
-        """Remove an environment and its bytecode.
+        """Remove an environment, and kept bytecode that none has any more.
 
         Raises:
             ReproError: there is none of that name, or somebody uses it.
@@ -177,20 +175,39 @@ class Environments:
         folder = self.folder / name
         if folder not in self._folders():
             raise ReproError(f"{name}: no such environment", "`repro env list` shows what is there")
-        bytecode = self.bytecode(name)
-        frees = content_of(folder, bytecode).frees
-        if not self._removed(folder, bytecode):
+        frees = self._frees(folder)
+        if not self._removed(folder):
             raise ReproError(f"{name}: another repro is using it", "wait for its end")
+        self._drop_bytecode()
         return Removed(name, frees)
 
-    def _removed(self, folder: Path, bytecode: Path | None = None) -> bool:
-        """Whether an environment, or kept bytecode alone, could be removed: nobody used it."""
+    def _frees(self, folder: Path) -> int:
+        """Bytes that are free once an environment and the bytecode that only it has are gone."""
+        return content_of(folder).frees(content_of(self._bytecode))
+
+    def _removed(self, folder: Path) -> bool:
+        """Whether an environment could be removed: nobody used it."""
         with self._alone(folder.name) as alone:
             if alone and folder.exists():
                 self.discard(folder)
-            if alone and bytecode is not None:
-                shutil.rmtree(bytecode, ignore_errors=True)
             return alone
+
+    def _drop_bytecode(self) -> bool:
+        """Remove kept bytecode that no environment has; whether there was any.
+
+        That is what has no other name, so on a disk without hard links it is all. Nobody waits for
+        it: who finds it gone compiles it.
+        """
+        dropped = False
+        for parent, _, names in os.walk(self._bytecode, topdown=False):
+            for name in names:
+                with contextlib.suppress(FileNotFoundError):
+                    if os.lstat(f"{parent}/{name}").st_nlink == 1:
+                        os.unlink(f"{parent}/{name}")
+                        dropped = True
+            with contextlib.suppress(OSError):  # it is not empty, or somebody has removed it
+                os.rmdir(parent)
+        return dropped
 
     def prune(self, max_size: int | None) -> list[Removed]:
         """Remove leftovers, what no version of us can use, and the least recently used.
@@ -202,30 +219,30 @@ class Environments:
         gone = []
         for folder in self._folders():
             if record_of(folder) is None:
-                frees = content_of(folder).frees
+                frees = self._frees(folder)
                 if self._removed(folder):
                     gone.append(Removed(folder.name, frees))
-        for kept in self._kept_alone():
-            self._removed(kept)
+        self._drop_bytecode()
         return gone + ([] if max_size is None else list(self.evict(max_size)))
 
     def evict(self, limit: int, but: str = "") -> Iterator[Removed]:
         """Remove the least recently used until the rest is within the limit.
 
-        Bytecode whose environment is gone goes before any environment.
+        Bytecode that no environment has goes before any environment.
         """
         contents = self._contents()
         tried: set[Path] = set()
         while together(contents.values()) > limit:
+            if self._drop_bytecode():
+                contents[self._bytecode] = content_of(self._bytecode)
+                continue
             used = sorted(self._folders(), key=lambda folder: self._used(folder.name))
-            candidates = (*self._kept_alone(), *used)
-            left = [path for path in candidates if path.name != but and path not in tried]
+            left = [path for path in used if path.name != but and path not in tried]
             if not left:
                 return
             tried.add(left[0])
             # Looked at anew: what went before may have had the other names of its files.
-            frees = content_of(left[0]).frees
+            frees = self._frees(left[0])
             if self._removed(left[0]):
                 contents.pop(left[0], None)  # or it came after the look at all of them
-                if left[0].parent == self.folder:
-                    yield Removed(left[0].name, frees)
+                yield Removed(left[0].name, frees)

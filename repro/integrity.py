@@ -81,8 +81,7 @@ def damaged(folder: Path, suspects: Iterable[str]) -> list[str]:
     for record in sorted(site.glob("*.dist-info/RECORD")):
         name = record.parent.name.partition("-")[0]
         try:
-            with record.open(encoding="utf-8", newline="") as file:
-                rows = [row for row in csv.reader(file) if len(row) == 3 and row[1]]
+            rows = recorded(record)
         except (UnicodeDecodeError, csv.Error):
             found.append(name)
             continue
@@ -91,9 +90,20 @@ def damaged(folder: Path, suspects: Iterable[str]) -> list[str]:
             for row in rows
             if row[0] in suspects or ("." in suspects and row[0].endswith(".py"))
         )
-        if any(not _is(site / path, expected) for path, expected, _ in suspicious):
+        if any(not _is(site / path, expected) for path, expected in suspicious):
             found.append(name)
     return found
+
+
+def recorded(record: Path) -> list[tuple[str, str]]:
+    """What a RECORD states: path below `site-packages`, and hash (`sha256=…`) where it has one.
+
+    Raises:
+        UnicodeDecodeError, csv.Error: it is damaged.
+        OSError: it cannot be read.
+    """
+    with record.open(encoding="utf-8", newline="") as file:
+        return [(row[0], row[1]) for row in csv.reader(file) if len(row) == 3 and row[1]]
 
 
 def _is(path: Path, expected: str) -> bool:

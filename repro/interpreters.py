@@ -50,6 +50,11 @@ class Interpreter:
         where = hashlib.sha256(str(Path(self.base).resolve()).encode()).hexdigest()[:8]
         return f"py{self.version[0]}.{self.version[1]}{'t' * self.free_threaded}-{where}"
 
+    @property
+    def cache_tag(self) -> str:
+        """What it names bytecode by, as its `sys.implementation.cache_tag`: `cpython-312`."""
+        return f"cpython-{self.version[0]}{self.version[1]}"
+
     def tags(self) -> dict[Tag, int]:
         """The wheel tags that it takes on this platform, the best first, with their places."""
         major, minor = self.version

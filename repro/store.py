@@ -201,10 +201,12 @@ class Store:
 
     def _finish(self, build: Build, aside: Path, installed: Installed, descriptor: int) -> None:
         """Compile its bytecode, and write down what it is."""
-        name = self.folder(build).name
-        site = integrity.site_packages(aside)
         compile_torch(
-            aside / "bin" / "python", site, self.environments.bytecode(name), [descriptor]
+            aside / "bin" / "python",
+            self._interpreter.cache_tag,
+            integrity.site_packages(aside),
+            self.environments.bytecode(self._interpreter.name),
+            [descriptor],
         )
         record = asdict(installed) | {
             "schema": SCHEMA,

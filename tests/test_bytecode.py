@@ -1,10 +1,12 @@
-"""torch's bytecode: compiled once for a wheel and Python, linked after that, and really used.
+"""torch's bytecode: compiled once for a source and Python, linked after that, and really used.
 
 A tiny torch of a few modules, compiled by the interpreter that runs the tests.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
 import shutil
 import subprocess
@@ -39,27 +41,49 @@ OTHERS = {"filelock/__init__.py": "Z = 3\n", "torch/data.txt": "no module", "alo
 
 
 class Place:
-    """Environments of one wheel, and where its bytecode is kept."""
+    """Environments of one wheel, and where bytecode is kept."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.cache = folder / "cache"  # uv links out of its own, so that all times are the same
-        self.kept = folder / "bytecode" / "torch-2.13.0"
+        self.wheel = folder / "wheel"
+        self.kept = folder / "bytecode" / "py3"
         for name, text in (MODULES | OTHERS | {TEMPLATE: "{{ not python }}\ndef\n"}).items():
-            path = self.cache / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+            self.write(name, text)
+
+    def write(self, name: str, text: str) -> None:
+        path = self.wheel / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def record(self) -> str:
+        """What the wheel states about its files."""
+        paths = sorted(path for path in self.wheel.rglob("*") if path.is_file())
+        rows = [f"{path.relative_to(self.wheel)},{stated(path.read_bytes())},1" for path in paths]
+        return "\n".join([*rows, "torch.dist-info/RECORD,,"])
 
     def site(self, name: str) -> Path:
-        """A new environment's site-packages, with no bytecode in it."""
+        """A new environment's site-packages, with no bytecode in it. Each has times of its own."""
         site = self.folder / name / "lib" / "python3" / "site-packages"
-        shutil.copytree(self.cache, site, copy_function=os.link)
+        shutil.copytree(self.wheel, site, copy_function=shutil.copyfile)
+        (site / "torch.dist-info").mkdir()
+        (site / "torch.dist-info" / "RECORD").write_text(self.record())
         return site
 
     def compiled(self, name: str, python: Path = PYTHON) -> Path:
         site = self.site(name)
-        compile_torch(python, site, self.kept, [])
+        compile_torch(python, TAG, site, self.kept)
         return site
+
+    def kept_of(self, name: str) -> Path:
+        """Where the bytecode of a module of the wheel is kept."""
+        digest = hashlib.sha256((self.wheel / name).read_bytes()).hexdigest()
+        return self.kept / f"{digest}.pyc"
+
+
+def stated(content: bytes) -> str:
+    """A hash as RECORD has it."""
+    digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
+    return f"sha256={digest}"
 
 
 @pytest.fixture
@@ -104,14 +128,14 @@ def other_value(path: Path) -> None:
     path.write_bytes(data.replace(b"from source", b"from cache!"))
 
 
-@pytest.mark.parametrize("few", [bytecode.FEW, 0], ids=["one by one", "by a pool"])
-def test_everything_of_torch_is_compiled_and_kept_and_nothing_else(few, place, monkeypatch):
-    monkeypatch.setattr(bytecode, "FEW", few)
+def test_everything_of_torch_is_compiled_and_kept_and_nothing_else(place):
     site = place.compiled("one")
-    assert set(bytecode_in(site)) == ALL
-    assert bytecode_in(place.kept) == bytecode_in(site)  # the same files, not copies
+    found = bytecode_in(site)
+    assert set(found) == ALL
+    # The same files, not copies, and one for all modules of the same content.
+    assert set(bytecode_in(place.kept).values()) <= set(found.values())
+    assert set(bytecode_in(place.kept)) == {place.kept_of(name).name for name in MODULES}
     assert sorted(path.name for path in site.parent.iterdir()) == ["site-packages"]
-    assert [path.name for path in place.kept.parent.iterdir()] == [place.kept.name]
 
 
 def test_a_python_that_cannot_be_started_is_an_error_where_it_is_needed(place, nobody):
@@ -120,73 +144,145 @@ def test_a_python_that_cannot_be_started_is_an_error_where_it_is_needed(place, n
 
 
 def test_the_second_time_it_is_linked_and_nothing_is_compiled(place, nobody):
-    (place.cache / TEMPLATE).unlink()  # it is tried each time
-    first = place.compiled("one")
-    second = place.compiled("two", nobody)
-    assert bytecode_in(second) == bytecode_in(first)
-    assert set(bytecode_in(second)) == ALL
+    place.compiled("one")
+    second = bytecode_in(place.compiled("two", nobody))
+    assert set(second) == ALL
+    assert set(second.values()) == set(bytecode_in(place.kept).values())
 
 
 def test_it_is_linked_also_when_the_first_environment_is_gone(place, nobody):
-    (place.cache / TEMPLATE).unlink()
     place.compiled("one")
     shutil.rmtree(place.folder / "one")
     assert set(bytecode_in(place.compiled("two", nobody))) == ALL
 
 
-def test_what_does_not_compile_is_no_error_and_the_rest_is_linked(place):
+def test_what_does_not_compile_is_no_error_and_the_rest_is_there(place):
+    assert cached(TEMPLATE) not in bytecode_in(place.compiled("one"))
+
+
+def test_what_does_not_compile_is_not_tried_again_until_it_changes(place, nobody):
+    place.compiled("one")
+    place.compiled("two", nobody)
+    place.write(TEMPLATE, "Y = 22\n")
+    assert cached(TEMPLATE) in bytecode_in(place.compiled("three"))
+
+
+def test_the_next_wheel_has_only_what_differs_compiled(place):
     first = place.compiled("one")
+    place.write("torch/deep/inner.py", MODULES["torch/deep/inner.py"].replace("source", "sourcf"))
+    place.write("torch/added.py", "A = 1\n")
     second = place.compiled("two")
-    assert cached(TEMPLATE) not in bytecode_in(second)
-    assert bytecode_in(second) == bytecode_in(first)
-
-
-def rewritten(path: Path, text: str, seconds: float) -> None:
-    time = path.stat().st_mtime
-    path.unlink()
-    path.write_text(text)
-    os.utime(path, (time + seconds, time + seconds))
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        (MODULES["torch/deep/inner.py"].replace("from source", "from sourcf"), 2),
-        (MODULES["torch/deep/inner.py"].replace("from source", "longer than it was"), 0),
-    ],
-    ids=["time", "size"],
-)
-def test_a_source_that_changed_is_compiled_anew_and_only_that(text, seconds, place):
-    first = place.compiled("one")
-    rewritten(place.cache / "torch/deep/inner.py", text, seconds)
-    second = place.compiled("two")
-    name = cached("torch/deep/inner.py")
     before, now = bytecode_in(first), bytecode_in(second)
-    assert set(now) == ALL
-    assert {path for path in ALL if before[path] != now[path]} == {name}
-    assert bytecode_in(place.kept) == now
-    value = imported(second, "torch.VALUE")
-    assert value in text
-    assert value != "from source"
+    changed = {cached("torch/deep/inner.py"), cached("torch/added.py")}
+    assert set(now) == ALL | changed
+    assert {path for path in now if now[path] not in before.values()} == changed
+    assert imported(second, "torch.VALUE") == "from sourcf"
+    assert imported(first, "torch.VALUE") == "from source"
 
 
-def test_a_source_that_changed_is_compiled_anew_by_a_pool_too(place, monkeypatch):
-    monkeypatch.setattr(bytecode, "FEW", 0)
-    first = place.compiled("one")
-    rewritten(place.cache / "torchgen/gen.py", "X = 22\n", 0)
-    before, now = bytecode_in(first), bytecode_in(place.compiled("two"))
-    assert {path for path in ALL if before[path] != now[path]} == {cached("torchgen/gen.py")}
-    assert bytecode_in(place.kept) == now
+def test_a_module_that_moved_is_linked_in_its_new_place(place, nobody):
+    place.compiled("one")
+    os.rename(place.wheel / "torchgen/gen.py", place.wheel / "torch/moved.py")
+    second = place.compiled("two", nobody)
+    assert set(bytecode_in(second)) == ALL - {cached("torchgen/gen.py")} | {
+        cached("torch/moved.py")
+    }
+    expected = str(second / "torch/moved.py")
+    assert imported(second, "__import__('torch.moved').moved.__spec__.origin") == expected
 
 
 def test_a_source_that_is_gone_brings_no_bytecode(place):
     place.compiled("one")
-    (place.cache / "torchgen/gen.py").unlink()
-    assert set(bytecode_in(place.compiled("two"))) == ALL - {cached("torchgen/gen.py")}
+    site = place.site("two")
+    (site / "torchgen/gen.py").unlink()  # RECORD still has it
+    compile_torch(PYTHON, TAG, site, place.kept)
+    assert set(bytecode_in(site)) == ALL - {cached("torchgen/gen.py")}
+
+
+def test_a_source_that_is_not_what_its_wheel_states_is_not_run_as_that(place):
+    site = place.site("one")
+    (site / "torch/deep/inner.py").write_text("VALUE = 'edited'\nwhere = None\n")
+    compile_torch(PYTHON, TAG, site, place.kept)
+    assert imported(site, "torch.VALUE") == "edited"
+    second = place.compiled("two")  # has what was compiled of the edited one
+    assert imported(second, "torch.VALUE") == "from source"
+    (second / "torch/deep/inner.py").write_text("VALUE = 'again'\nwhere = None\n")
+    assert imported(second, "torch.VALUE") == "again"
+
+
+# --- RECORD -------------------------------------------------------------------------------------
+
+HASH = stated(b"")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        '"',
+        "torch/__init__.py",
+        "torch/__init__.py,,",
+        f"torch/../../../outside.py,{HASH},1",
+        f"/torch/__init__.py,{HASH},1",
+        f"torch/tests/x.py,{HASH},1",
+        f"torch/nowhere.py,{HASH},1",
+        f"other/x.py,{HASH},1",
+        "torch/__init__.py,md5=abc,1",
+        "torch/__init__.py,sha256=../../../../etc,1",
+        f"torch/__init__.py,{HASH}=,1",
+        f"torch/\0.py,{HASH},1",
+    ],
+)
+def test_a_record_of_whatever_kind_is_no_error_and_leads_nowhere_else(text, place, nobody):
+    site = place.site("one")
+    (site.parents[2] / "outside.py").write_text("")
+    (site / "torch" / "tests").mkdir()
+    (site / "torch" / "tests" / "x.py").write_text("")
+    (site / "torch.dist-info" / "RECORD").write_text(text)
+    compile_torch(nobody, TAG, site, place.kept)
+    assert bytecode_in(place.folder) == {}
+
+
+def test_a_record_that_is_no_text_or_not_there_is_no_error(place, nobody):
+    site = place.site("one")
+    (site / "torch.dist-info" / "RECORD").write_bytes(b"\xff\xfe\x00")
+    compile_torch(nobody, TAG, site, place.kept)
+    (site / "torch.dist-info" / "RECORD").unlink()
+    compile_torch(nobody, TAG, site, place.kept)
+    assert bytecode_in(site) == {}
+
+
+def test_each_package_has_a_record_of_its_own(place):
+    site = place.site("one")
+    rows = (site / "torch.dist-info" / "RECORD").read_text().splitlines()
+    (site / "numpy.dist-info").mkdir()
+    for name, mine in (("numpy", True), ("torch", False)):
+        chosen = [row for row in rows if row.startswith("numpy/") == mine]
+        (site / f"{name}.dist-info" / "RECORD").write_text("\n".join(chosen))
+    compile_torch(PYTHON, TAG, site, place.kept)
+    assert set(bytecode_in(site)) == ALL
+
+
+@pytest.mark.parametrize("name", ["torch/a b.py", "torch/é.py", "torch/line\nbreak.py"])
+def test_any_name_is_compiled(name, place):
+    place.write("torch/x.py", "X = 1\n")
+    site = place.site("one")
+    os.rename(site / "torch/x.py", site / name)
+    record = site / "torch.dist-info" / "RECORD"
+    record.write_text(record.read_text().replace("torch/x.py", f'"{name}"'), encoding="utf-8")
+    compile_torch(PYTHON, TAG, site, place.kept)
+    assert set(bytecode_in(site)) == ALL | {cached(name)}
+
+
+# --- damage -------------------------------------------------------------------------------------
 
 
 def cut_within_its_head(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:10])
+
+
+def cut_after_its_head(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:16])
 
 
 def empty(path: Path) -> None:
@@ -205,44 +301,66 @@ def gone(path: Path) -> None:
     path.unlink()
 
 
-def checked_by_hash(path: Path) -> None:
-    """As SOURCE_DATE_EPOCH makes them: Python would read the whole source at each import."""
+def unchecked(path: Path) -> None:
+    """Python would take it whatever the source is."""
     data = path.read_bytes()
-    path.write_bytes(data[:4] + (3).to_bytes(4, "little") + data[8:])
+    path.write_bytes(data[:4] + (1).to_bytes(4, "little") + data[8:])
 
 
-DAMAGES = [cut_within_its_head, empty, zeros, not_bytecode, gone, checked_by_hash]
+DAMAGES = [
+    cut_within_its_head, cut_after_its_head, empty, zeros, not_bytecode, gone, unchecked,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda function: function.__name__)
 def test_what_was_kept_and_is_damaged_is_replaced(damage, place, nobody):
-    (place.cache / TEMPLATE).unlink()
     first = place.compiled("one")
     shutil.rmtree(place.folder / "one")
-    damage(place.kept / cached("torch/deep/inner.py"))
+    damage(place.kept_of("torch/deep/inner.py"))
     second = place.compiled("two")
     assert set(bytecode_in(second)) == ALL
     assert imported(second, "torch.VALUE") == "from source"
-    assert bytecode_in(place.kept) == bytecode_in(second)
-    assert set(bytecode_in(place.compiled("three", nobody))) == ALL
+    third = place.compiled("three", nobody)
+    assert (
+        bytecode_in(third)[cached("torch/deep/inner.py")]
+        == (bytecode_in(second)[cached("torch/deep/inner.py")])
+    )
     assert not first.exists()
 
 
 def test_what_a_killed_copy_left_is_not_taken_for_bytecode(place, nobody):
-    (place.cache / TEMPLATE).unlink()
     place.compiled("one")
-    kept = place.kept / cached("torch/deep/inner.py")
+    kept = place.kept_of("torch/deep/inner.py")
     shutil.copy2(kept, f"{kept}.4711")
     second = place.compiled("two", nobody)
     assert set(bytecode_in(second)) == ALL
     assert not list(second.rglob("*.4711"))
 
 
-@pytest.mark.parametrize("few", [bytecode.FEW, 0], ids=["one by one", "by a pool"])
-def test_a_setting_for_reproducible_builds_makes_no_difference(few, place, nobody, monkeypatch):
-    monkeypatch.setattr(bytecode, "FEW", few)
+def test_what_is_removed_while_it_is_linked_is_compiled(place, monkeypatch):
+    place.compiled("one")
+    link = os.link
+    victim = str(place.kept_of("torch/deep/inner.py"))
+
+    def removed_first(source: str, target: str) -> None:
+        if source == victim:
+            Path(source).unlink(missing_ok=True)
+        link(source, target)
+
+    monkeypatch.setattr(bytecode.os, "link", removed_first)
+    assert set(bytecode_in(place.compiled("two"))) == ALL
+
+
+def test_where_it_is_kept_may_vanish_meanwhile(place, tmp_path):
+    fake = tmp_path / "python"
+    fake.write_text(f'#!/bin/sh\nrm -r {place.kept}\nexec {PYTHON} "$@"\n')
+    fake.chmod(0o755)
+    assert set(bytecode_in(place.compiled("one", fake))) == ALL
+    assert not place.kept.exists()
+
+
+def test_a_setting_for_reproducible_builds_makes_no_difference(place, nobody, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "315532800")
-    (place.cache / TEMPLATE).unlink()
     place.compiled("one")
     assert set(bytecode_in(place.compiled("two", nobody))) == ALL
 
@@ -255,19 +373,18 @@ def test_variables_of_python_make_no_difference(place, tmp_path, monkeypatch):
 
 
 def test_a_disk_without_hard_links_has_copies(place, nobody, monkeypatch):
-    (place.cache / TEMPLATE).unlink()
     sites = [place.site("one"), place.site("two")]
 
     def refuse(source: str, target: str) -> None:
         raise OSError(1, "Operation not permitted")
 
     monkeypatch.setattr(bytecode.os, "link", refuse)
-    compile_torch(PYTHON, sites[0], place.kept, [])
-    compile_torch(nobody, sites[1], place.kept, [])
+    compile_torch(PYTHON, TAG, sites[0], place.kept)
+    compile_torch(nobody, TAG, sites[1], place.kept)
     monkeypatch.undo()
-    inodes = [bytecode_in(folder) for folder in (*sites, place.kept)]
-    for name in ALL:
-        assert len({found[name] for found in inodes}) == 3
+    inodes = [set(bytecode_in(folder).values()) for folder in (*sites, place.kept)]
+    assert len(set.union(*inodes)) == sum(map(len, inodes))
+    assert set(bytecode_in(sites[1])) == ALL
     assert not list(place.folder.rglob(f"*.{os.getpid()}"))
     other_value(sites[1] / cached("torch/deep/inner.py"))
     assert imported(sites[1], "torch.VALUE") == "from cache!"
@@ -277,9 +394,8 @@ def test_a_disk_without_hard_links_has_copies(place, nobody, monkeypatch):
 
 
 def test_python_takes_it_instead_of_the_source(place, nobody):
-    (place.cache / TEMPLATE).unlink()
     place.compiled("one")
-    other_value(place.kept / cached("torch/deep/inner.py"))
+    other_value(place.kept_of("torch/deep/inner.py"))
     site = place.compiled("two", nobody)
     before = bytecode_in(site)
     assert imported(site, "torch.VALUE") == "from cache!"
@@ -289,10 +405,9 @@ def test_python_takes_it_instead_of_the_source(place, nobody):
 
 
 def test_functions_name_the_place_to_which_the_environment_was_renamed(place, nobody):
-    (place.cache / TEMPLATE).unlink()
     for name, python in (("one", PYTHON), ("two", nobody)):
         site = place.site(f".{name}.aside")
-        compile_torch(python, site, place.kept, [])
+        compile_torch(python, TAG, site, place.kept)
         os.rename(place.folder / f".{name}.aside", place.folder / name)
         final = place.folder / name / site.relative_to(place.folder / f".{name}.aside")
         before = bytecode_in(final)
@@ -305,13 +420,13 @@ def test_the_compiler_has_the_descriptors_that_it_is_to_hold(place, tmp_path):
     log = tmp_path / "log"
     fake = tmp_path / "python"
     descriptor = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
-    fake.write_text(f"#!/bin/sh\n[ -e /dev/fd/{descriptor} ] && echo open > {log}\n")
+    fake.write_text(f"#!/bin/sh\n[ -e /dev/fd/{descriptor} ] && echo open > {log}; echo []\n")
     fake.chmod(0o755)
     try:
-        compile_torch(fake, place.site("one"), place.kept, [descriptor])
+        compile_torch(fake, TAG, place.site("one"), place.kept, [descriptor])
         assert log.read_text() == "open\n"
         log.unlink()
-        compile_torch(fake, place.site("two"), place.kept, [])
+        compile_torch(fake, TAG, place.site("two"), place.kept)
         assert not log.exists()
     finally:
         os.close(descriptor)
@@ -325,17 +440,3 @@ def test_a_compiler_that_fails_or_is_not_done_in_time_is_no_error(place, tmp_pat
         fake.chmod(0o755)
         site = place.compiled(str(number), fake)
         assert bytecode_in(site) == bytecode_in(place.kept) == {}
-
-
-def test_what_does_not_compile_is_not_tried_again_until_it_changes(tmp_path):
-    site, kept = tmp_path / "site", tmp_path / "kept"
-    (site / "torch").mkdir(parents=True)
-    (site / "torch" / "good.py").write_text("X = 1\n")
-    template = site / "torch" / "template.py"
-    template.write_text("def {name}(): ...\n")
-    compile_torch(Path(sys.executable), site, kept, ())
-    # With a Python that is not there it can only be linked.
-    compile_torch(Path("/nowhere/python"), site, kept, ())
-    template.write_text("Y = 22\n")
-    compile_torch(Path(sys.executable), site, kept, ())
-    assert list((site / "torch" / "__pycache__").glob("template.*.pyc"))

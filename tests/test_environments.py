@@ -57,9 +57,17 @@ def put(environments: Environments, name: str, used: int = 1000, **record: objec
     return folder
 
 
-def keep(environments: Environments, name: str) -> Path:
-    """Bytecode that is kept."""
-    return write(environments.bytecode(name) / "torch" / "__pycache__" / "x.pyc").parents[2]
+PYTHON = "py3.12-0123abcd"
+
+
+def keep(environments: Environments, module: str, *users: str) -> Path:
+    """Bytecode that is kept, and that environments have."""
+    compiled = environments.bytecode(PYTHON) / f"{module}.pyc"
+    if not compiled.exists():
+        write(compiled)
+    for user in users:
+        os.link(compiled, environments.folder / user / "lib" / compiled.name)
+    return compiled
 
 
 def there(environments: Environments) -> list[str]:
@@ -68,7 +76,9 @@ def there(environments: Environments) -> list[str]:
 
 
 def kept(environments: Environments) -> list[str]:
-    return sorted(path.name for path in (environments.root / "bytecode").iterdir())
+    return sorted(
+        path.stem for path in (environments.root / "bytecode").rglob("*") if path.is_file()
+    )
 
 
 # --- looked at ----------------------------------------------------------------------------------
@@ -139,16 +149,17 @@ def test_what_others_link_is_not_freed_and_counts_once(environments, tmp_path):
     assert 2 * SIZE < environments.size() < 3 * SIZE
 
 
-def test_kept_bytecode_belongs_to_its_environment_and_to_the_size(environments):
-    folder = put(environments, "a")
-    bytecode = keep(environments, "a")
-    linked = folder / "lib" / "x.pyc"
-    os.link(bytecode / "torch" / "__pycache__" / "x.pyc", linked)
-    keep(environments, "gone")
-    [stored] = environments.all()
-    assert 2 * SIZE < stored.size < 3 * SIZE
-    assert stored.frees == stored.size  # its removal takes the other name away too
-    assert 3 * SIZE < environments.size() < 4 * SIZE
+def test_kept_bytecode_belongs_to_who_has_it_and_to_the_size(environments):
+    put(environments, "a")
+    put(environments, "b")
+    keep(environments, "only a", "a")
+    keep(environments, "both", "a", "b")
+    keep(environments, "none")
+    by_name = {stored.name: stored for stored in environments.all()}
+    assert 3 * SIZE < by_name["a"].size < 4 * SIZE
+    assert 2 * SIZE < by_name["a"].frees < 3 * SIZE  # what only it has goes with it
+    assert SIZE < by_name["b"].frees < 2 * SIZE < by_name["b"].size
+    assert 5 * SIZE < environments.size() < 6 * SIZE
 
 
 def test_leftovers_and_files_are_no_environments(environments):
@@ -215,17 +226,21 @@ def test_the_cache_folder_can_be_chosen(tmp_path, monkeypatch):
 # --- removed ------------------------------------------------------------------------------------
 
 
-def test_one_is_removed_with_its_bytecode(environments):
+def test_one_is_removed_with_the_bytecode_that_only_it_has(environments):
     put(environments, "a")
     put(environments, "b")
-    for name in ("a", "b"):
-        keep(environments, name)
+    keep(environments, "only a", "a")
+    keep(environments, "both", "a", "b")
     frees = {stored.name: stored.frees for stored in environments.all()}
+    before = environments.size()
     assert environments.remove("a") == Removed("a", frees["a"])
-    assert frees["a"] > 2 * SIZE
+    assert environments.size() == before - frees["a"]
     assert there(environments) == ["b"]
-    assert kept(environments) == ["b"]
+    assert kept(environments) == ["both"]
+    assert (environments.folder / "b" / "lib" / "both.pyc").stat().st_size == SIZE
     assert environments.lock("a").exists()  # who waits for it holds the same file
+    environments.remove("b")
+    assert not (environments.root / "bytecode").exists()
 
 
 def test_what_is_removed_frees_what_was_said(environments, tmp_path):
@@ -257,13 +272,13 @@ def test_what_is_no_environment_cannot_be_removed(name, environments):
 @pytest.mark.parametrize(("lock", "kind"), HELD)
 def test_what_is_in_use_cannot_be_removed(lock, kind, environments):
     folder = put(environments, "a")
-    keep(environments, "a")
+    keep(environments, "x", "a")
     with held_elsewhere(kind, getattr(environments, lock)("a")):
         with pytest.raises(ReproError, match=r"^a: another repro is using it$") as caught:
             environments.remove("a")
         assert caught.value.hint
         assert (folder / "lib" / "data").exists()
-        assert kept(environments) == ["a"]
+        assert kept(environments) == ["x"]
     environments.remove("a")
     assert not folder.exists()
 
@@ -386,16 +401,25 @@ def test_leftovers_are_pruned(environments):
     assert there(environments) == ["a"]
 
 
-def test_bytecode_of_what_is_gone_is_pruned(environments):
+def test_bytecode_that_no_environment_has_is_pruned(environments):
     put(environments, "a")
     spoil(put(environments, "broken"), "empty")
-    for name in ("a", "broken", "gone", "making"):
-        keep(environments, name)
+    keep(environments, "x", "a")
+    keep(environments, "y", "a", "broken")
+    keep(environments, "z", "broken")
+    keep(environments, "gone")
+    assert [removed.name for removed in environments.prune(None)] == ["broken"]
+    assert kept(environments) == ["x", "y"]
+
+
+def test_bytecode_of_an_environment_that_is_being_made_stays(environments):
+    unfinished = environments.aside("making")
+    os.link(keep(environments, "x"), write(unfinished / "half").with_name("x.pyc"))
     with held_elsewhere("exclusive", environments.making("making")):
         environments.prune(None)
-        assert kept(environments) == ["a", "making"]
+        assert kept(environments) == ["x"]
     environments.prune(None)
-    assert kept(environments) == ["a"]
+    assert kept(environments) == []
 
 
 def test_bytecode_is_pruned_where_there_are_no_environments_at_all(environments):
@@ -450,32 +474,21 @@ def test_the_one_that_was_just_made_stays(environments):
 def test_eviction_keeps_bytecode_for_the_next_time_where_there_is_room(environments):
     for number, name in enumerate(("a", "b")):
         put(environments, name, used=1000 + number)
-        keep(environments, name)
+        keep(environments, f"of {name}", name)
     assert [removed.name for removed in environments.evict(int(3.5 * SIZE))] == ["a"]
     assert there(environments) == ["b"]
-    assert kept(environments) == ["a", "b"]
+    assert kept(environments) == ["of a", "of b"]
 
 
-def test_bytecode_of_what_is_gone_goes_first_the_longest_unused_before_others(environments):
+def test_bytecode_that_no_environment_has_goes_before_any_environment(environments):
     put(environments, "a")
-    keep(environments, "a")
-    for number, name in enumerate(("z", "y", "x")):
-        keep(environments, name)
-        environments.lock(name).touch()
-        os.utime(environments.lock(name), (2000 + number, 2000 + number))
-    assert list(environments.evict(int(3.5 * SIZE))) == []
-    assert kept(environments) == ["a", "x"]
+    keep(environments, "x", "a")
+    keep(environments, "y")
+    keep(environments, "z")
+    assert list(environments.evict(int(2.5 * SIZE))) == []
+    assert kept(environments) == ["x"]
     assert [removed.name for removed in environments.evict(0)] == ["a"]
     assert (kept(environments), there(environments)) == ([], [])
-
-
-def test_bytecode_that_somebody_is_about_to_link_stays(environments):
-    keep(environments, "a")
-    with held_elsewhere("exclusive", environments.making("a")):
-        assert list(environments.evict(0)) == []
-        assert kept(environments) == ["a"]
-    assert list(environments.evict(0)) == []
-    assert kept(environments) == []
 
 
 def test_bytecode_that_comes_while_others_are_removed_is_no_error(environments, monkeypatch):
@@ -489,6 +502,21 @@ def test_bytecode_that_comes_while_others_are_removed_is_no_error(environments, 
 
     monkeypatch.setattr(environments, "_contents", then_one_more)
     assert [removed.name for removed in environments.evict(0)] == ["a"]
+
+
+def test_bytecode_that_somebody_removes_at_the_same_time_is_no_error(environments, monkeypatch):
+    put(environments, "a")
+    first, second = keep(environments, "x"), keep(environments, "y")
+    look = os.lstat
+
+    def gone_first(path):
+        first.unlink(missing_ok=True)
+        return look(path)
+
+    monkeypatch.setattr("repro.environments.os.lstat", gone_first)
+    assert environments.prune(None) == []
+    assert not second.exists()
+    assert there(environments) == ["a"]
 
 
 def test_shared_files_count_once_against_the_limit(environments):

@@ -212,6 +212,10 @@ def test_a_name_can_be_part_of_a_folders_name():
     assert set(made(free=True).name) <= set("abcdefghijklmnopqrstuvwxyz0123456789.-")
 
 
+def test_it_names_bytecode_as_it_says_itself():
+    assert find_interpreter(None).cache_tag == sys.implementation.cache_tag
+
+
 def test_the_tags_of_the_running_one_are_those_that_installers_take():
     tags = find_interpreter(None).tags()
     assert list(tags) == list(sys_tags())
