@@ -16,10 +16,12 @@ import re
 import shutil
 import struct
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from repro.integrity import recorded
+from repro.locks import exclusive
 from repro.process import run
 
 LIMIT = 1800.0
@@ -50,39 +52,72 @@ if __name__ == "__main__":
 """
 
 
-def compile_torch(
-    python: Path, tag: str, site: Path, kept: Path, holding: Sequence[int] = ()
-) -> None:
+@dataclass(frozen=True)
+class Kept:
+    """Where the bytecode for one Python is kept.
+
+    Args:
+        folder: it need not be there.
+        lock: of who compiles.
+        tag: what this Python names bytecode by, `cpython-311`.
+    """
+
+    folder: Path
+    lock: Path
+    tag: str
+
+    def within(self, site: Path, source: str) -> str:
+        """`torch/x.py` is compiled to `torch/__pycache__/x.cpython-311.pyc`."""
+        folder, _, name = source.rpartition("/")
+        return f"{site}/{folder}/__pycache__/{name.removesuffix('.py')}.{self.tag}.pyc"
+
+    def bytecode(self, digest: str) -> str:
+        """The compiled file of a source."""
+        return f"{self.folder}/{digest}.pyc"
+
+    def failure(self, digest: str) -> str:
+        """Is there where a source does not compile."""
+        return f"{self.folder}/{digest}.none"
+
+
+def compile_torch(python: Path, site: Path, kept: Kept, holding: Sequence[int] = ()) -> None:
     """Have every module of torch compiled, and of what its import mostly consists of.
 
     Args:
         python: of the environment.
-        tag: what this Python names bytecode by, `cpython-311`.
         site: its `site-packages`.
-        kept: where the bytecode for this Python is kept, and will be.
         holding: descriptors that the compiler keeps open.
 
     A module that does not compile (torch ships templates that are none) is left as it is.
     """
-    os.makedirs(kept, exist_ok=True)
-    folders: set[str] = set()
-    missing: dict[str, str] = {}
-    for source, digest in _sources(site):
-        linked = _linked(f"{kept}/{digest}.pyc", f"{site}/{_compiled(source, tag)}", folders)
-        if not linked and not os.path.exists(f"{kept}/{digest}.none"):
-            missing[source] = digest
+    missing = _missing(dict(_sources(site)), site, kept)
     if not missing:
         return
-    failed = _compile(python, site, list(missing), holding)
-    for source, digest in missing.items():
-        compiled = f"{site}/{_compiled(source, tag)}"
-        try:
-            if os.path.exists(compiled):
-                _link(compiled, f"{kept}/{digest}.pyc")
-            elif source in failed:
-                Path(f"{kept}/{digest}.none").touch()
-        except FileNotFoundError:
-            return  # somebody has just removed the empty folder; nothing depends on it
+    # Who installs another build at the same time waits, and has then most of it to link.
+    with exclusive(kept.lock):
+        missing = _missing(missing, site, kept)
+        failed = _compile(python, site, list(missing), holding) if missing else set()
+        os.makedirs(kept.folder, exist_ok=True)
+        for source, digest in missing.items():
+            compiled = kept.within(site, source)
+            try:
+                if os.path.exists(compiled):
+                    _link(compiled, kept.bytecode(digest))
+                elif source in failed:
+                    Path(kept.failure(digest)).touch()
+            except FileNotFoundError:
+                return  # somebody has just removed the empty folder; nothing depends on it
+
+
+def _missing(sources: Mapping[str, str], site: Path, kept: Kept) -> dict[str, str]:
+    """Link what is kept of sources; those of which nothing is."""
+    folders: set[str] = set()
+    missing: dict[str, str] = {}
+    for source, digest in sources.items():
+        linked = _linked(kept.bytecode(digest), kept.within(site, source), folders)
+        if not linked and not os.path.exists(kept.failure(digest)):
+            missing[source] = digest
+    return missing
 
 
 def _sources(site: Path) -> Iterator[tuple[str, str]]:
@@ -100,12 +135,6 @@ def _sources(site: Path) -> Iterator[tuple[str, str]]:
                 continue
             if found := _SHA256.fullmatch(stated):
                 yield path, base64.urlsafe_b64decode(f"{found[1]}=").hex()
-
-
-def _compiled(source: str, tag: str) -> str:
-    """`torch/x.py` is compiled to `torch/__pycache__/x.cpython-311.pyc`."""
-    folder, _, name = source.rpartition("/")
-    return f"{folder}/__pycache__/{name.removesuffix('.py')}.{tag}.pyc"
 
 
 def _linked(kept: str, target: str, folders: set[str]) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 
 import platformdirs
 
+from repro.bytecode import Kept
 from repro.disk import Content, content_of, together
 from repro.errors import ReproError
 from repro.inventory import Removed, Stored
@@ -90,9 +91,9 @@ class Environments:
     def _bytecode(self) -> Path:
         return self.root / "bytecode"
 
-    def bytecode(self, interpreter: str) -> Path:
+    def bytecode(self, interpreter: str, tag: str) -> Kept:
         """Where the bytecode for a Python is kept, each file also named in who uses it."""
-        return self._bytecode / interpreter
+        return Kept(self._bytecode / interpreter, self.lock(f"bytecode-{interpreter}"), tag)
 
     def aside(self, name: str) -> Path:
         """A place next to an environment in which it can be made or removed unseen."""

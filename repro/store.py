@@ -203,9 +203,8 @@ class Store:
         """Compile its bytecode, and write down what it is."""
         compile_torch(
             aside / "bin" / "python",
-            self._interpreter.cache_tag,
             integrity.site_packages(aside),
-            self.environments.bytecode(self._interpreter.name),
+            self.environments.bytecode(self._interpreter.name, self._interpreter.cache_tag),
             [descriptor],
         )
         record = asdict(installed) | {

@@ -11,12 +11,14 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from repro import bytecode
-from repro.bytecode import compile_torch
+from repro.bytecode import Kept, compile_torch
+from repro.locks import exclusive
 
 PYTHON = Path(sys.executable)
 TAG = sys.implementation.cache_tag
@@ -46,7 +48,7 @@ class Place:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.wheel = folder / "wheel"
-        self.kept = folder / "bytecode" / "py3"
+        self.kept = Kept(folder / "bytecode" / "py3", folder / "locks" / "py3.lock", TAG)
         for name, text in (MODULES | OTHERS | {TEMPLATE: "{{ not python }}\ndef\n"}).items():
             self.write(name, text)
 
@@ -71,13 +73,13 @@ class Place:
 
     def compiled(self, name: str, python: Path = PYTHON) -> Path:
         site = self.site(name)
-        compile_torch(python, TAG, site, self.kept)
+        compile_torch(python, site, self.kept)
         return site
 
     def kept_of(self, name: str) -> Path:
         """Where the bytecode of a module of the wheel is kept."""
         digest = hashlib.sha256((self.wheel / name).read_bytes()).hexdigest()
-        return self.kept / f"{digest}.pyc"
+        return self.kept.folder / f"{digest}.pyc"
 
 
 def stated(content: bytes) -> str:
@@ -133,8 +135,8 @@ def test_everything_of_torch_is_compiled_and_kept_and_nothing_else(place):
     found = bytecode_in(site)
     assert set(found) == ALL
     # The same files, not copies, and one for all modules of the same content.
-    assert set(bytecode_in(place.kept).values()) <= set(found.values())
-    assert set(bytecode_in(place.kept)) == {place.kept_of(name).name for name in MODULES}
+    assert set(bytecode_in(place.kept.folder).values()) <= set(found.values())
+    assert set(bytecode_in(place.kept.folder)) == {place.kept_of(name).name for name in MODULES}
     assert sorted(path.name for path in site.parent.iterdir()) == ["site-packages"]
 
 
@@ -147,7 +149,7 @@ def test_the_second_time_it_is_linked_and_nothing_is_compiled(place, nobody):
     place.compiled("one")
     second = bytecode_in(place.compiled("two", nobody))
     assert set(second) == ALL
-    assert set(second.values()) == set(bytecode_in(place.kept).values())
+    assert set(second.values()) == set(bytecode_in(place.kept.folder).values())
 
 
 def test_it_is_linked_also_when_the_first_environment_is_gone(place, nobody):
@@ -195,14 +197,14 @@ def test_a_source_that_is_gone_brings_no_bytecode(place):
     place.compiled("one")
     site = place.site("two")
     (site / "torchgen/gen.py").unlink()  # RECORD still has it
-    compile_torch(PYTHON, TAG, site, place.kept)
+    compile_torch(PYTHON, site, place.kept)
     assert set(bytecode_in(site)) == ALL - {cached("torchgen/gen.py")}
 
 
 def test_a_source_that_is_not_what_its_wheel_states_is_not_run_as_that(place):
     site = place.site("one")
     (site / "torch/deep/inner.py").write_text("VALUE = 'edited'\nwhere = None\n")
-    compile_torch(PYTHON, TAG, site, place.kept)
+    compile_torch(PYTHON, site, place.kept)
     assert imported(site, "torch.VALUE") == "edited"
     second = place.compiled("two")  # has what was compiled of the edited one
     assert imported(second, "torch.VALUE") == "from source"
@@ -239,16 +241,16 @@ def test_a_record_of_whatever_kind_is_no_error_and_leads_nowhere_else(text, plac
     (site / "torch" / "tests").mkdir()
     (site / "torch" / "tests" / "x.py").write_text("")
     (site / "torch.dist-info" / "RECORD").write_text(text)
-    compile_torch(nobody, TAG, site, place.kept)
+    compile_torch(nobody, site, place.kept)
     assert bytecode_in(place.folder) == {}
 
 
 def test_a_record_that_is_no_text_or_not_there_is_no_error(place, nobody):
     site = place.site("one")
     (site / "torch.dist-info" / "RECORD").write_bytes(b"\xff\xfe\x00")
-    compile_torch(nobody, TAG, site, place.kept)
+    compile_torch(nobody, site, place.kept)
     (site / "torch.dist-info" / "RECORD").unlink()
-    compile_torch(nobody, TAG, site, place.kept)
+    compile_torch(nobody, site, place.kept)
     assert bytecode_in(site) == {}
 
 
@@ -259,7 +261,7 @@ def test_each_package_has_a_record_of_its_own(place):
     for name, mine in (("numpy", True), ("torch", False)):
         chosen = [row for row in rows if row.startswith("numpy/") == mine]
         (site / f"{name}.dist-info" / "RECORD").write_text("\n".join(chosen))
-    compile_torch(PYTHON, TAG, site, place.kept)
+    compile_torch(PYTHON, site, place.kept)
     assert set(bytecode_in(site)) == ALL
 
 
@@ -270,7 +272,7 @@ def test_any_name_is_compiled(name, place):
     os.rename(site / "torch/x.py", site / name)
     record = site / "torch.dist-info" / "RECORD"
     record.write_text(record.read_text().replace("torch/x.py", f'"{name}"'), encoding="utf-8")
-    compile_torch(PYTHON, TAG, site, place.kept)
+    compile_torch(PYTHON, site, place.kept)
     assert set(bytecode_in(site)) == ALL | {cached(name)}
 
 
@@ -351,12 +353,46 @@ def test_what_is_removed_while_it_is_linked_is_compiled(place, monkeypatch):
     assert set(bytecode_in(place.compiled("two"))) == ALL
 
 
-def test_where_it_is_kept_may_vanish_meanwhile(place, tmp_path):
+def test_where_it_is_kept_may_vanish_while_it_is_compiled(place, nobody, tmp_path):
+    place.kept.folder.mkdir(parents=True)
     fake = tmp_path / "python"
-    fake.write_text(f'#!/bin/sh\nrm -r {place.kept}\nexec {PYTHON} "$@"\n')
+    fake.write_text(f'#!/bin/sh\nrm -r {place.kept.folder} && exec {PYTHON} "$@"\n')
     fake.chmod(0o755)
     assert set(bytecode_in(place.compiled("one", fake))) == ALL
-    assert not place.kept.exists()
+    assert set(bytecode_in(place.compiled("two", nobody))) == ALL
+
+
+def test_where_it_is_kept_may_vanish_while_it_is_filled(place, monkeypatch):
+    link = os.link
+
+    def removed_first(source: str, target: str) -> None:
+        shutil.rmtree(place.kept.folder)
+        link(source, target)
+
+    monkeypatch.setattr(bytecode.os, "link", removed_first)
+    assert set(bytecode_in(place.compiled("one"))) == ALL
+    assert not place.kept.folder.exists()
+
+
+def test_of_several_installs_at_once_one_compiles_and_the_others_link(place, tmp_path):
+    log = tmp_path / "compiled"
+    fake = tmp_path / "python"
+    fake.write_text(f'#!/bin/sh\necho once >> {log}; sleep 0.5; exec {PYTHON} "$@"\n')
+    fake.chmod(0o755)
+    sites = [place.site(name) for name in ("one", "two", "three")]
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda site: compile_torch(fake, site, place.kept), sites))
+    assert log.read_text() == "once\n"
+    kept = set(bytecode_in(place.kept.folder).values())
+    for site in sites:
+        assert set(bytecode_in(site)) == ALL
+        assert set(bytecode_in(site).values()) >= kept
+
+
+def test_an_install_that_has_all_of_it_waits_for_nobody(place, nobody):
+    place.compiled("one")
+    with exclusive(place.kept.lock):
+        assert set(bytecode_in(place.compiled("two", nobody))) == ALL
 
 
 def test_a_setting_for_reproducible_builds_makes_no_difference(place, nobody, monkeypatch):
@@ -379,10 +415,10 @@ def test_a_disk_without_hard_links_has_copies(place, nobody, monkeypatch):
         raise OSError(1, "Operation not permitted")
 
     monkeypatch.setattr(bytecode.os, "link", refuse)
-    compile_torch(PYTHON, TAG, sites[0], place.kept)
-    compile_torch(nobody, TAG, sites[1], place.kept)
+    compile_torch(PYTHON, sites[0], place.kept)
+    compile_torch(nobody, sites[1], place.kept)
     monkeypatch.undo()
-    inodes = [set(bytecode_in(folder).values()) for folder in (*sites, place.kept)]
+    inodes = [set(bytecode_in(folder).values()) for folder in (*sites, place.kept.folder)]
     assert len(set.union(*inodes)) == sum(map(len, inodes))
     assert set(bytecode_in(sites[1])) == ALL
     assert not list(place.folder.rglob(f"*.{os.getpid()}"))
@@ -407,7 +443,7 @@ def test_python_takes_it_instead_of_the_source(place, nobody):
 def test_functions_name_the_place_to_which_the_environment_was_renamed(place, nobody):
     for name, python in (("one", PYTHON), ("two", nobody)):
         site = place.site(f".{name}.aside")
-        compile_torch(python, TAG, site, place.kept)
+        compile_torch(python, site, place.kept)
         os.rename(place.folder / f".{name}.aside", place.folder / name)
         final = place.folder / name / site.relative_to(place.folder / f".{name}.aside")
         before = bytecode_in(final)
@@ -423,10 +459,10 @@ def test_the_compiler_has_the_descriptors_that_it_is_to_hold(place, tmp_path):
     fake.write_text(f"#!/bin/sh\n[ -e /dev/fd/{descriptor} ] && echo open > {log}; echo []\n")
     fake.chmod(0o755)
     try:
-        compile_torch(fake, TAG, place.site("one"), place.kept, [descriptor])
+        compile_torch(fake, place.site("one"), place.kept, [descriptor])
         assert log.read_text() == "open\n"
         log.unlink()
-        compile_torch(fake, TAG, place.site("two"), place.kept)
+        compile_torch(fake, place.site("two"), place.kept)
         assert not log.exists()
     finally:
         os.close(descriptor)
@@ -439,4 +475,4 @@ def test_a_compiler_that_fails_or_is_not_done_in_time_is_no_error(place, tmp_pat
         fake.write_text(f"#!/bin/sh\n{script}\n")
         fake.chmod(0o755)
         site = place.compiled(str(number), fake)
-        assert bytecode_in(site) == bytecode_in(place.kept) == {}
+        assert bytecode_in(site) == bytecode_in(place.kept.folder) == {}

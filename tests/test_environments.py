@@ -62,7 +62,7 @@ PYTHON = "py3.12-0123abcd"
 
 def keep(environments: Environments, module: str, *users: str) -> Path:
     """Bytecode that is kept, and that environments have."""
-    compiled = environments.bytecode(PYTHON) / f"{module}.pyc"
+    compiled = environments.bytecode(PYTHON, "").folder / f"{module}.pyc"
     if not compiled.exists():
         write(compiled)
     for user in users:

@@ -614,7 +614,7 @@ def test_what_is_in_use_is_not_removed_however_old_it_is(tmp_path, maker):
 def test_bytecode_that_no_environment_has_goes_before_any_environment(tmp_path, maker):
     store = open_store(tmp_path, maker)
     made(store, build_of("2.6.0+cpu"))
-    kept = store.environments.bytecode(find_interpreter(None).name)
+    kept = store.environments.bytecode(find_interpreter(None).name, "").folder
     assert len(list(kept.glob("*.pyc"))) == 3
     shutil.rmtree(store.folder(build_of("2.6.0+cpu")))
     maker.files = {"torch/version.py": "__version__ = '2.7.0+cpu'\n"}
@@ -636,7 +636,7 @@ def test_pruning_removes_what_is_of_no_use(store, tmp_path):
     removed = store.environments.prune(None)
     assert [one.name for one in removed] == [store.folder(build_of("2.6.0+cpu")).name]
     assert folders(store) == [store.folder(build_of("2.7.0+cpu")).name]
-    kept = store.environments.bytecode(find_interpreter(None).name)
+    kept = store.environments.bytecode(find_interpreter(None).name, "").folder
     assert len(list(kept.iterdir())) == 3
 
 
