@@ -18,7 +18,7 @@ from typing import Protocol
 
 from repro import integrity
 from repro.builds import Build, version_and_commit, without_credentials
-from repro.bytecode import compile_torch
+from repro.bytecode import compile_all
 from repro.environments import FILES, RECORD, SCHEMA, Environments, record_of
 from repro.errors import Unavailable
 from repro.interpreters import Interpreter
@@ -201,7 +201,7 @@ class Store:
 
     def _finish(self, build: Build, aside: Path, installed: Installed, descriptor: int) -> None:
         """Compile its bytecode, and write down what it is."""
-        compile_torch(
+        compile_all(
             aside / "bin" / "python",
             integrity.site_packages(aside),
             self.environments.bytecode(self._interpreter.name, self._interpreter.cache_tag),

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from repro import bytecode
-from repro.bytecode import Kept, compile_torch
+from repro.bytecode import Kept, compile_all
 from repro.locks import exclusive
 
 PYTHON = Path(sys.executable)
@@ -36,10 +36,12 @@ MODULES = {
     "sympy/core/x.py": "Z = 3\n",
     "mpmath/__init__.py": "",
     "numpy/__init__.py": "",
+    "networkx/__init__.py": "Z = 3\n",
+    "alone.py": "A = 1\n",
 }
 # torch ships templates that end like modules.
 TEMPLATE = "torch/templates/kernel.py"
-OTHERS = {"filelock/__init__.py": "Z = 3\n", "torch/data.txt": "no module", "alone.py": "A = 1\n"}
+OTHERS = {"networkx/tests/test_it.py": "T = 1\n", "torch/data.txt": "no module"}
 
 
 class Place:
@@ -73,7 +75,7 @@ class Place:
 
     def compiled(self, name: str, python: Path = PYTHON) -> Path:
         site = self.site(name)
-        compile_torch(python, site, self.kept)
+        compile_all(python, site, self.kept)
         return site
 
     def kept_of(self, name: str) -> Path:
@@ -96,7 +98,7 @@ def place(tmp_path: Path) -> Place:
 def cached(name: str) -> str:
     """`torch/x.py` is compiled to `torch/__pycache__/x.cpython-311.pyc`."""
     folder, _, file = name.rpartition("/")
-    return f"{folder}/__pycache__/{file.removesuffix('.py')}.{TAG}.pyc"
+    return f"{folder}/__pycache__/{file.removesuffix('.py')}.{TAG}.pyc".lstrip("/")
 
 
 def bytecode_in(folder: Path) -> dict[str, int]:
@@ -130,7 +132,7 @@ def other_value(path: Path) -> None:
     path.write_bytes(data.replace(b"from source", b"from cache!"))
 
 
-def test_everything_of_torch_is_compiled_and_kept_and_nothing_else(place):
+def test_every_module_but_tests_is_compiled_and_kept_and_nothing_else(place):
     site = place.compiled("one")
     found = bytecode_in(site)
     assert set(found) == ALL
@@ -172,7 +174,7 @@ def test_what_does_not_compile_is_not_tried_again_until_it_changes(place, nobody
 def test_the_next_wheel_has_only_what_differs_compiled(place):
     first = place.compiled("one")
     place.write("torch/deep/inner.py", MODULES["torch/deep/inner.py"].replace("source", "sourcf"))
-    place.write("torch/added.py", "A = 1\n")
+    place.write("torch/added.py", "added = 1\n")
     second = place.compiled("two")
     before, now = bytecode_in(first), bytecode_in(second)
     changed = {cached("torch/deep/inner.py"), cached("torch/added.py")}
@@ -197,14 +199,14 @@ def test_a_source_that_is_gone_brings_no_bytecode(place):
     place.compiled("one")
     site = place.site("two")
     (site / "torchgen/gen.py").unlink()  # RECORD still has it
-    compile_torch(PYTHON, site, place.kept)
+    compile_all(PYTHON, site, place.kept)
     assert set(bytecode_in(site)) == ALL - {cached("torchgen/gen.py")}
 
 
 def test_a_source_that_is_not_what_its_wheel_states_is_not_run_as_that(place):
     site = place.site("one")
     (site / "torch/deep/inner.py").write_text("VALUE = 'edited'\nwhere = None\n")
-    compile_torch(PYTHON, site, place.kept)
+    compile_all(PYTHON, site, place.kept)
     assert imported(site, "torch.VALUE") == "edited"
     second = place.compiled("two")  # has what was compiled of the edited one
     assert imported(second, "torch.VALUE") == "from source"
@@ -241,16 +243,16 @@ def test_a_record_of_whatever_kind_is_no_error_and_leads_nowhere_else(text, plac
     (site / "torch" / "tests").mkdir()
     (site / "torch" / "tests" / "x.py").write_text("")
     (site / "torch.dist-info" / "RECORD").write_text(text)
-    compile_torch(nobody, site, place.kept)
+    compile_all(nobody, site, place.kept)
     assert bytecode_in(place.folder) == {}
 
 
 def test_a_record_that_is_no_text_or_not_there_is_no_error(place, nobody):
     site = place.site("one")
     (site / "torch.dist-info" / "RECORD").write_bytes(b"\xff\xfe\x00")
-    compile_torch(nobody, site, place.kept)
+    compile_all(nobody, site, place.kept)
     (site / "torch.dist-info" / "RECORD").unlink()
-    compile_torch(nobody, site, place.kept)
+    compile_all(nobody, site, place.kept)
     assert bytecode_in(site) == {}
 
 
@@ -261,7 +263,7 @@ def test_each_package_has_a_record_of_its_own(place):
     for name, mine in (("numpy", True), ("torch", False)):
         chosen = [row for row in rows if row.startswith("numpy/") == mine]
         (site / f"{name}.dist-info" / "RECORD").write_text("\n".join(chosen))
-    compile_torch(PYTHON, site, place.kept)
+    compile_all(PYTHON, site, place.kept)
     assert set(bytecode_in(site)) == ALL
 
 
@@ -272,7 +274,7 @@ def test_any_name_is_compiled(name, place):
     os.rename(site / "torch/x.py", site / name)
     record = site / "torch.dist-info" / "RECORD"
     record.write_text(record.read_text().replace("torch/x.py", f'"{name}"'), encoding="utf-8")
-    compile_torch(PYTHON, site, place.kept)
+    compile_all(PYTHON, site, place.kept)
     assert set(bytecode_in(site)) == ALL | {cached(name)}
 
 
@@ -381,7 +383,7 @@ def test_of_several_installs_at_once_one_compiles_and_the_others_link(place, tmp
     fake.chmod(0o755)
     sites = [place.site(name) for name in ("one", "two", "three")]
     with ThreadPoolExecutor() as pool:
-        list(pool.map(lambda site: compile_torch(fake, site, place.kept), sites))
+        list(pool.map(lambda site: compile_all(fake, site, place.kept), sites))
     assert log.read_text() == "once\n"
     kept = set(bytecode_in(place.kept.folder).values())
     for site in sites:
@@ -415,8 +417,8 @@ def test_a_disk_without_hard_links_has_copies(place, nobody, monkeypatch):
         raise OSError(1, "Operation not permitted")
 
     monkeypatch.setattr(bytecode.os, "link", refuse)
-    compile_torch(PYTHON, sites[0], place.kept)
-    compile_torch(nobody, sites[1], place.kept)
+    compile_all(PYTHON, sites[0], place.kept)
+    compile_all(nobody, sites[1], place.kept)
     monkeypatch.undo()
     inodes = [set(bytecode_in(folder).values()) for folder in (*sites, place.kept.folder)]
     assert len(set.union(*inodes)) == sum(map(len, inodes))
@@ -443,7 +445,7 @@ def test_python_takes_it_instead_of_the_source(place, nobody):
 def test_functions_name_the_place_to_which_the_environment_was_renamed(place, nobody):
     for name, python in (("one", PYTHON), ("two", nobody)):
         site = place.site(f".{name}.aside")
-        compile_torch(python, site, place.kept)
+        compile_all(python, site, place.kept)
         os.rename(place.folder / f".{name}.aside", place.folder / name)
         final = place.folder / name / site.relative_to(place.folder / f".{name}.aside")
         before = bytecode_in(final)
@@ -459,10 +461,10 @@ def test_the_compiler_has_the_descriptors_that_it_is_to_hold(place, tmp_path):
     fake.write_text(f"#!/bin/sh\n[ -e /dev/fd/{descriptor} ] && echo open > {log}; echo []\n")
     fake.chmod(0o755)
     try:
-        compile_torch(fake, place.site("one"), place.kept, [descriptor])
+        compile_all(fake, place.site("one"), place.kept, [descriptor])
         assert log.read_text() == "open\n"
         log.unlink()
-        compile_torch(fake, place.site("two"), place.kept)
+        compile_all(fake, place.site("two"), place.kept)
         assert not log.exists()
     finally:
         os.close(descriptor)
