@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import Event
 
 from repro.bisect.candidates import Range
 from repro.bisect.knowledge import AGAIN, CONFIRMED, Knowledge
 from repro.bisect.labels import Match
-from repro.bisect.search import steps_left
-from repro.bisect.sharing import certain, wanted
-from repro.builds import Build, Spec, SpecKind
+from repro.bisect.search import ask, steps_left
+from repro.bisect.sharing import wanted
+from repro.bisect.work import Made, Narrate, Task, Way, Worker
+from repro.builds import Build
 from repro.case import Case
-from repro.errors import Unavailable
-from repro.outcome import Run
 from repro.report.timeline_words import LOOKING, of_the_ends
-from repro.results import Key, Results
-from repro.runner import Request, refused, run_case, untestable
-from repro.stopping import Stopped, stopped
+from repro.results import Results
+from repro.stopping import stopped
 from repro.supply import Supply
 from repro.timeline import Bisection, Plan
 
-Narrate = Callable[[str], None]
+# How many builds are looked at for what to install next: one that is needed, and what may follow.
+AHEAD = 3
 
 
 @dataclass(frozen=True)
@@ -40,38 +40,32 @@ class Question:
     cases: tuple[Case, ...]
     good: Build
     bad: Build
+    way: Way
     match: Match = Match.STAGE
-    device: str | None = None
-    backend: str | None = None
-    timeout: float | None = None
     repeat: int = 1
     jobs: int = 1
     max_skips: int | None = None
 
 
-@dataclass(frozen=True)
-class Task:
-    """One build, and what is run in it: pairs of a case and the number of its run."""
+@dataclass
+class Probing:
+    """A task that is being run.
 
-    position: int
-    runs: tuple[tuple[Case, int], ...]
+    Args:
+        unwanted: is set where its answer is of no use any more.
+    """
 
-
-@dataclass(frozen=True)
-class Made:
-    """A run that a task made."""
-
-    case: Case
-    position: int
-    number: int
-    run: Run
+    task: Task
+    unwanted: Event = field(default_factory=Event)
 
 
 class Bisector:
     """One bisection.
 
+    Builds go through two stages, each in the order of worth: installed, and probed, `jobs` at once.
+    What the search needs for certain waits for nothing that it only may need.
+
     Args:
-        gpus: names of the GPUs that cases may find; an outcome depends on them.
         narrate: is told what is being done, and how many steps are left.
     """
 
@@ -81,17 +75,20 @@ class Bisector:
         builds: Range,
         supply: Supply,
         results: Results,
-        gpus: tuple[str, ...],
         narrate: Narrate,
     ) -> None:
         self._question = question
         self._builds = builds.builds
         self._supply = supply
-        self._results = results
-        self._gpus = gpus
+        self._worker = Worker(builds.builds, question.way, supply, results)
         self._narrate = narrate
         self._probes = 0
-        self._prepared: set[int] = set()
+        # Positions of which an installation was begun; each is begun once. Who probes a build that
+        # was removed again meanwhile installs it anew.
+        self._begun: set[int] = set()
+        self._probing: dict[Future[list[Made]], Probing] = {}
+        self._installing: dict[Future[list[Made]], int] = {}
+        self._unsaid: str | None = None
         self._known = {
             case.name: Knowledge(
                 case.name, builds, question.match, question.repeat, question.max_skips
@@ -104,7 +101,9 @@ class Bisector:
         """What is left to do if one thing changes for each case."""
         steps = [steps_left(known.history) for known in self._all()]
         left = sorted(set().union(*(known.asked for known in self._all())))
-        missing = [self._builds[position] for position in left if not self._is_there(position)]
+        missing = [
+            self._builds[position] for position in left if not self._worker.is_installed(position)
+        ]
         # Wheels of one index differ little in size, so one stands for all.
         middle = missing[len(missing) // 2 : len(missing) // 2 + 1]
         return Plan(
@@ -124,9 +123,10 @@ class Bisector:
         """Ask until nothing is left to ask. Ctrl-C ends it with what is known so far."""
         began = time.monotonic()
         interrupted = False
-        with _threads(self._question.jobs, "probe") as pool, _threads(1, "install") as ahead:
+        jobs = self._question.jobs
+        with _threads(jobs, "probe") as probing, _threads(4 * jobs, "install") as installing:
             try:
-                self._loop(pool, ahead)
+                self._loop(probing, installing)
             except KeyboardInterrupt:
                 interrupted = True
         return Bisection(
@@ -139,146 +139,162 @@ class Bisector:
             interrupted=interrupted,
         )
 
-    def _loop(self, pool: ThreadPoolExecutor, ahead: ThreadPoolExecutor) -> None:
-        running: dict[Future[list[Made]], Task] = {}
-        installing: Future[None] | None = None
+    def _loop(self, probing: ThreadPoolExecutor, installing: ThreadPoolExecutor) -> None:
         untold = self._untold_ends()
-        while True:
-            busy = {task.position for task in running.values()}
-            for task in self._tasks(busy, self._question.jobs - len(running)):
-                running[pool.submit(self._work, task)] = task
-            if not running:
-                return
-            if installing is None or installing.done():
-                installing = self._install_ahead(ahead, {t.position for t in running.values()})
+        while tasks := self._tasks():
+            self._stop_useless()
+            for task in self._to_install(tasks):
+                self._begun.add(task.position)
+                future = installing.submit(self._worker.install, task, self._say_of_install)
+                self._installing[future] = task.position
+            for task in self._to_probe(tasks):
+                begun = Probing(task)
+                future = probing.submit(self._worker.probe, task, self._say, begun.unwanted)
+                self._probing[future] = begun
+            self._say_unsaid()
             # In slices, so that Ctrl-C is seen.
+            running = [*self._probing, *self._installing]
             done, _ = wait(running, timeout=0.5, return_when=FIRST_COMPLETED)
             for future in done:
-                del running[future]
+                self._probing.pop(future, None)
+                self._installing.pop(future, None)
                 for made in future.result():
+                    self._probes += made.probed
                     self._known[made.case.name].learn(made.position, made.number, made.run)
             still = self._untold_ends()
             for known in [known for case, known in untold.items() if case not in still]:
                 self._tell_of(known)
             untold = still
 
-    def _install_ahead(self, ahead: ThreadPoolExecutor, running: set[int]) -> Future[None] | None:
-        """Make an environment that is needed next, while probes run.
-
-        With one case it is half of the times in vain, which costs less than to wait for it. With
-        several there is one that is needed for certain. Each is tried once: whoever probes a build
-        that cannot be had meets the fault again, and says it.
-        """
-        histories = [known.history for known in self._all() if known.is_open]
-        needed = certain(histories)
-        for position in wanted(histories, len(running) + 2):
-            worth = len(histories) == 1 or position in needed
-            fresh = position not in running | self._prepared and not self._is_there(position)
-            if worth and fresh:
-                self._prepared.add(position)
-                return ahead.submit(self._prepare, self._builds[position])
-        return None
-
-    def _prepare(self, build: Build) -> None:
-        try:
-            with self._supply.use(build, lambda line: None):
-                return
-        except (Unavailable, Stopped):
-            return
-
     # --- what to do -----------------------------------------------------------------------------
 
     def _all(self) -> list[Knowledge]:
         return list(self._known.values())
 
-    def _is_there(self, position: int) -> bool:
-        return self._supply.store.folder(self._builds[position]).exists()
-
-    def _tasks(self, busy: set[int], count: int) -> list[Task]:
-        """What to run now: what the search asks, else what confirms its answer, else repeats."""
+    def _tasks(self) -> list[Task]:
+        """What is worth doing, the most first: what is needed, what is likely needed next, and
+        what else may be; or repeats, if there is nothing else.
+        """
         made: dict[int, list[tuple[Case, int]]] = {}
-        for position in wanted([known.history for known in self._all()], count + len(busy)):
+        count = max(AHEAD, self._question.jobs + 1)
+        needed = self._needed()
+        possible = wanted([known.history for known in self._all()], count)
+        likely = wanted([known.assuming(self._first(known)) for known in self._all()], count)
+        first = [*(position for position in possible if position in needed), *sorted(needed)]
+        for position in dict.fromkeys((*first, *likely, *possible)):
             made[position] = [
                 (self._case(known), number)
                 for known in self._all()
-                for number in known.to_probe(position)
+                for number in known.to_probe(position) or known.to_confirm().get(position, [])
             ]
-        for known in self._all():
-            for position, numbers in known.to_confirm().items():
-                runs = made.setdefault(position, [])
-                runs += [(self._case(known), number) for number in numbers]
-        # Numbers of repeats follow from what is there, so they are given out batch by batch.
-        if not made and not busy:
+        if not made:
+            # Numbers of repeats follow from what is there, so they are given out batch by batch.
+            running = [begun.task for begun in self._probing.values() if _repeats(begun.task)]
+            if running:
+                return running
             for known in self._all():
-                for position, number in known.to_repeat(count).items():
+                for position, number in known.to_repeat(self._question.jobs).items():
                     made.setdefault(position, []).append((self._case(known), number))
-        idle = {position: runs for position, runs in made.items() if position not in busy and runs}
-        return [Task(position, tuple(runs)) for position, runs in idle.items()][:count]
+                    likely.append(position)
+        return [
+            Task(position, tuple(runs), likely=position in needed or position in likely)
+            for position, runs in made.items()
+        ]
+
+    def _first(self, known: Knowledge) -> set[int]:
+        """Positions that a case's search looks at first: those at which it does, else the next."""
+        return self._busy & known.asked or set(ask(known.history))
+
+    def _needed(self) -> set[int]:
+        """Positions that are looked at whatever else is told."""
+        return set().union(
+            *(self._first(known) for known in self._all()),
+            *(known.to_confirm() for known in self._all()),
+        )
+
+    def _to_install(self, tasks: list[Task]) -> list[Task]:
+        """Builds of which an environment is to be made now; those that are needed come first.
+
+        With one case a build that is only likely to be needed is installed in vain half of the
+        times, which costs less than to wait for it. With several there is one that is certain.
+        """
+        most = max(1, self._question.jobs - len(self._probing))
+        needed = self._needed()
+        several = sum(known.is_open for known in self._all()) > 1
+        installing = set(self._installing.values())
+        chosen: list[Task] = []
+        for task in tasks:
+            position = task.position
+            rivals = installing & needed if position in needed else installing
+            if (
+                len(rivals) + len(chosen) < most
+                and (position in needed or not several)
+                and position not in self._begun | self._busy
+                and not self._worker.is_installed(position)
+            ):
+                chosen.append(task)
+        return chosen
+
+    def _to_probe(self, tasks: list[Task]) -> list[Task]:
+        """Tasks to begin now: of the likely ones with the most worth, those that are installed."""
+        installing = set(self._installing.values())
+        ready = [
+            task
+            for task in tasks[: self._question.jobs]
+            if task.likely
+            and task.position not in self._busy | installing
+            and (task.position in self._begun or self._worker.is_installed(task.position))
+        ]
+        return ready[: self._question.jobs - len(self._probing)]
+
+    def _stop_useless(self) -> None:
+        """End probes whose answer the search does not need any more."""
+        useful = self._needed().union(*(known.asked for known in self._all()))
+        for begun in self._probing.values():
+            if begun.task.position not in useful and not _repeats(begun.task):
+                begun.unwanted.set()
+
+    @property
+    def _busy(self) -> set[int]:
+        """Positions at which a task runs."""
+        return {begun.task.position for begun in self._probing.values()}
 
     def _case(self, known: Knowledge) -> Case:
         return next(case for case in self._question.cases if case.name == known.case)
 
-    # --- doing it -------------------------------------------------------------------------------
-
-    def _request(self, case: Case, position: int, number: int) -> Request:
-        question = self._question
-        version = str(self._builds[position].version)
-        spec = Spec(version, SpecKind.RELEASE, version)
-        return Request(case, spec, question.device, question.backend, question.timeout, number)
-
-    def _key(self, request: Request, position: int) -> Key:
-        name = self._supply.store.folder(self._builds[position]).name
-        return Key(request, name, self._gpus)
-
     def _recall(self) -> None:
-        """Read everything that is known from earlier."""
+        """Take in everything that is known from earlier."""
         usual = range(1, max(CONFIRMED, self._question.repeat) + 1)
         for case in self._question.cases:
             for position, build in enumerate(self._builds):
-                if not case.admits(str(build.version)):
-                    run = refused(self._request(case, position, 1), str(build.version))
-                    for number in usual:
-                        self._known[case.name].learn(position, number, run)
-                    continue
                 for number in usual:
                     self._recalled(case, position, number)
                 number = AGAIN + 1
-                while self._recalled(case, position, number):
+                while case.admits(str(build.version)) and self._recalled(case, position, number):
                     number += 1
 
     def _recalled(self, case: Case, position: int, number: int) -> bool:
-        request = self._request(case, position, number)
-        found = self._results.find(self._key(request, position))
+        found = self._worker.recalled(case, position, number)
         if found is not None:
             self._known[case.name].learn(position, number, found)
         return found is not None
-
-    def _work(self, task: Task) -> list[Made]:
-        """Run a task in its environment. What cannot be made gives untestable runs."""
-        build = self._builds[task.position]
-        made: list[Made] = []
-        try:
-            with self._supply.use(build, self._say) as environment:
-                for case, number in task.runs:
-                    request = self._request(case, task.position, number)
-                    self._say(f"running {case.name} in torch {build.version}")
-                    run = run_case(request, environment, self._say)
-                    self._probes += 1
-                    self._results.keep(self._key(request, task.position), run)
-                    made.append(Made(case, task.position, number, run))
-        except Unavailable as error:
-            reason = f"torch {build.version}: {error}"
-            for case, number in task.runs[len(made) :]:
-                request = self._request(case, task.position, number)
-                run = untestable(request, "install", reason, error.hint, error.log)
-                made.append(Made(case, task.position, number, run))
-        return made
 
     # --- saying it ------------------------------------------------------------------------------
 
     def _say(self, line: str) -> None:
         left = max(steps_left(known.history) for known in self._all())
         self._narrate(f"{line}, at most {left} builds left" if left else line)
+
+    def _say_of_install(self, line: str) -> None:
+        """Say what an installation does, but only once no probe says what it does."""
+        self._unsaid = line
+        if not self._probing:
+            self._say_unsaid()
+
+    def _say_unsaid(self) -> None:
+        if self._unsaid is not None and self._installing and not self._probing:
+            self._say(self._unsaid)
+            self._unsaid = None
 
     def _untold_ends(self) -> dict[str, Knowledge]:
         """The cases of which an end is not known yet."""
@@ -290,6 +306,11 @@ class Bisector:
         sentence = of_the_ends(known.timeline(), str(self._question.good.version))
         if sentence is not None:
             self._supply.say(f"{sentence}; {LOOKING}" if known.is_open else sentence)
+
+
+def _repeats(task: Task) -> bool:
+    """Whether a task runs a flaky case again, of which the search is not told."""
+    return all(number > AGAIN for _, number in task.runs)
 
 
 @contextmanager

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from repro.bisect.candidates import Range
@@ -14,6 +15,8 @@ from repro.timeline import Boundary, Point, Timeline
 
 # A first run and one that confirms it.
 CONFIRMED = 2
+# How many times as long one outcome takes as another that is to be told from it by that.
+SLOWER = 1.5
 # Runs of a case that disagreed with itself are numbered from here: the search is not told of them.
 AGAIN = 1000
 _FLAKY = "it does not always give the same, so it was run again and again"
@@ -82,6 +85,26 @@ class Knowledge:
     def asked(self) -> set[int]:
         """Every position that would tell the search something."""
         return set(ask(self.history, self.history.size))
+
+    def assuming(self, positions: Iterable[int]) -> History:
+        """What the search is told if each position comes to the one of its two neighbours that took
+        much longer. Where it comes to the other that is known soon, so little was done in vain.
+        """
+        assumed = self.history
+        for position in positions:
+            told = [at for at, label in assumed.told.items() if label is not SKIP]
+            older = max((at for at in told if at < position), default=None)
+            newer = min((at for at in told if at > position), default=None)
+            if older is not None and newer is not None and position not in assumed.told:
+                quick, slow = sorted((older, newer), key=self._seconds)
+                if self._seconds(slow) > SLOWER * self._seconds(quick):
+                    assumed = assumed.told_also(position, assumed.told[slow])
+        return assumed
+
+    def _seconds(self, position: int) -> float:
+        """How long a build took; for ever where it is only assumed to be slow."""
+        runs = self._runs.get(position, {}).values()
+        return max((run.seconds.total or 0.0 for run in runs), default=math.inf)
 
     def to_probe(self, position: int) -> list[int]:
         """The numbers of the runs of a build that the search waits for."""

@@ -218,6 +218,17 @@ def _runs(process: psutil.Process) -> bool:
         return False
 
 
+def _ends(child: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Whether it ends within so many seconds; who does not want it any more is heard at once."""
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(timeout=min(left, 0.1))
+            return True
+        check()
+    return False
+
+
 def run(
     command: Sequence[str | Path],
     *,
@@ -237,7 +248,7 @@ def run(
 
     Raises:
         OSError: the program cannot be started.
-        repro.stopping.Stopped: the user ended it meanwhile.
+        repro.stopping.Stopped: nobody wants it any more; nothing of it is left either.
     """
     mark = uuid.uuid4().hex
     kills_before = _memory_kills()
@@ -265,9 +276,8 @@ def run(
             if left <= 0:
                 timed_out = True
                 break
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(timeout=min(left, 1.0))
-            check()
+            if _ends(child, min(left, 1.0)):
+                break
             tree.look()
     finally:
         tree.end()

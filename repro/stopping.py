@@ -1,4 +1,4 @@
-"""One flag for everything that waits in a thread: what it waits for is not wanted any more."""
+"""Flags for everything that waits in a thread: what it waits for is not wanted any more."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_asked = threading.Event()
+_all = threading.Event()
+_own = threading.local()
 
 
 class Stopped(BaseException):
@@ -16,14 +17,25 @@ class Stopped(BaseException):
 @contextmanager
 def stopped() -> Iterator[None]:
     """While this lasts, everything that waits in another thread ends."""
-    _asked.set()
+    _all.set()
     try:
         yield
     finally:
-        _asked.clear()
+        _all.clear()
+
+
+@contextmanager
+def stoppable(unwanted: threading.Event) -> Iterator[None]:
+    """While this lasts, what this thread waits for ends once the event is set."""
+    outer = getattr(_own, "events", ())
+    _own.events = (*outer, unwanted)
+    try:
+        yield
+    finally:
+        _own.events = outer
 
 
 def check() -> None:
     """Raise `Stopped` where that was asked for."""
-    if _asked.is_set():
+    if _all.is_set() or any(event.is_set() for event in getattr(_own, "events", ())):
         raise Stopped

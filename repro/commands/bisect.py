@@ -96,6 +96,7 @@ def bisect(
     """
     from repro.bisect.bisection import Bisector, Question
     from repro.bisect.labels import Match
+    from repro.bisect.work import Way
     from repro.gpu import find_driver
     from repro.process import adopt_orphans
     from repro.report.live import Live
@@ -111,19 +112,17 @@ def bisect(
     supply = Supply(settings, narrator(narration))
     redact = redaction()
     ends = _end(supply, "--good", good), _end(supply, "--bad", bad)
-    question = Question(
-        cases, *ends, Match(match), device, backend, timeout, repeat, jobs, max_skips
-    )
+    driver = find_driver()
+    way = Way(device, backend, timeout, driver.devices if driver else ())
+    question = Question(cases, *ends, way, Match(match), repeat, jobs, max_skips)
     builds = _builds(supply, question)
     adopt_orphans()
-    driver = find_driver()
     with Live(narration, 1) as live:
         bisector = Bisector(
             question,
             builds,
             supply,
             Results(settings.folder / "results", fresh),
-            driver.devices if driver else (),
             lambda line: live.say(redact(line)),
         )
         if dry_run:

@@ -123,9 +123,10 @@ def of_the_ends(timeline: Timeline, good: str) -> str | None:
     Args:
         good: version of the end that was said to be good.
     """
-    if not timeline.points:
-        return None
-    first, last = timeline.points[0], timeline.points[-1]
+    ends = [point for point in timeline.points if point.position in (0, timeline.size - 1)]
+    if len(ends) < 2:
+        return None  # it was interrupted before both were tested
+    first, last = ends
     said = [
         f"torch {end.version} cannot run {timeline.case} ({what(end.outcome)})"
         if end.outcome.kind is Kind.UNSUPPORTED
@@ -159,7 +160,7 @@ def notes(timeline: Timeline, good: str) -> list[str]:
     ends = of_the_ends(timeline, good)
     said = [ends] if ends else []
     able = [p for p in timeline.points if p.outcome.kind in (Kind.PASS, Kind.FAIL)]
-    if timeline.points[0].outcome.kind is Kind.UNSUPPORTED and able:
+    if ends and timeline.points[0].outcome.kind is Kind.UNSUPPORTED and able:
         said.append(f"the first tested build that can is torch {able[0].version}")
     if not timeline.boundaries:
         said.append(f"nothing changes among the {len(timeline.points)} builds that were tested")
