@@ -14,13 +14,11 @@ from repro.bisect.knowledge import AGAIN, CONFIRMED, Knowledge
 from repro.bisect.labels import Match
 from repro.bisect.search import ask, steps_left
 from repro.bisect.sharing import wanted
-from repro.bisect.work import Made, Narrate, Task, Way, Worker
+from repro.bisect.work import Doer, Made, Narrate, Task
 from repro.builds import Build
 from repro.case import Case
 from repro.report.timeline_words import LOOKING, of_the_ends
-from repro.results import Results
 from repro.stopping import stopped
-from repro.supply import Supply
 from repro.timeline import Bisection, Plan
 
 # How many builds are looked at for what to install next: one that is needed, and what may follow.
@@ -40,7 +38,6 @@ class Question:
     cases: tuple[Case, ...]
     good: Build
     bad: Build
-    way: Way
     match: Match = Match.STAGE
     repeat: int = 1
     jobs: int = 1
@@ -53,10 +50,12 @@ class Probing:
 
     Args:
         unwanted: is set where its answer is of no use any more.
+        began: when, on the monotonic clock.
     """
 
     task: Task
     unwanted: Event = field(default_factory=Event)
+    began: float = field(default_factory=time.monotonic)
 
 
 class Bisector:
@@ -73,14 +72,12 @@ class Bisector:
         self,
         question: Question,
         builds: Range,
-        supply: Supply,
-        results: Results,
+        worker: Doer,
         narrate: Narrate,
     ) -> None:
         self._question = question
         self._builds = builds.builds
-        self._supply = supply
-        self._worker = Worker(builds.builds, question.way, supply, results)
+        self._worker = worker
         self._narrate = narrate
         self._probes = 0
         # Positions of which an installation was begun; each is begun once. Who probes a build that
@@ -101,9 +98,7 @@ class Bisector:
         """What is left to do if one thing changes for each case."""
         steps = [steps_left(known.history) for known in self._all()]
         left = sorted(set().union(*(known.asked for known in self._all())))
-        missing = [
-            self._builds[position] for position in left if not self._worker.is_installed(position)
-        ]
+        missing = [position for position in left if not self._worker.is_installed(position)]
         # Wheels of one index differ little in size, so one stands for all.
         middle = missing[len(missing) // 2 : len(missing) // 2 + 1]
         return Plan(
@@ -114,7 +109,7 @@ class Bisector:
             cases=len(self._known),
             steps=(max(steps), min(sum(steps), len(left))),
             missing=len(missing),
-            wheel=next((self._supply.size(build) for build in middle), None),
+            wheel=next((self._worker.size(position) for position in middle), None),
         )
 
     # --- the loop -------------------------------------------------------------------------------
@@ -134,7 +129,7 @@ class Bisector:
             bad=str(self._question.bad.version),
             timelines=tuple(known.timeline(not interrupted) for known in self._all()),
             probes=self._probes,
-            installs=self._supply.store.installs,
+            installs=self._worker.installs,
             seconds=time.monotonic() - began,
             interrupted=interrupted,
         )
@@ -143,14 +138,14 @@ class Bisector:
         untold = self._untold_ends()
         while tasks := self._tasks():
             self._stop_useless()
-            for task in self._to_install(tasks):
-                self._begun.add(task.position)
-                future = installing.submit(self._worker.install, task, self._say_of_install)
-                self._installing[future] = task.position
             for task in self._to_probe(tasks):
                 begun = Probing(task)
                 future = probing.submit(self._worker.probe, task, self._say, begun.unwanted)
                 self._probing[future] = begun
+            for task in self._to_install(tasks):
+                self._begun.add(task.position)
+                future = installing.submit(self._worker.install, task, self._say_of_install)
+                self._installing[future] = task.position
             self._say_unsaid()
             # In slices, so that Ctrl-C is seen.
             running = [*self._probing, *self._installing]
@@ -179,7 +174,8 @@ class Bisector:
         count = max(AHEAD, self._question.jobs + 1)
         needed = self._needed()
         possible = wanted([known.history for known in self._all()], count)
-        likely = wanted([known.assuming(self._first(known)) for known in self._all()], count)
+        assumed = [known.assuming(self._elapsed(known)) for known in self._all()]
+        likely = wanted([history for history in assumed if history is not None], count)
         first = [*(position for position in possible if position in needed), *sorted(needed)]
         for position in dict.fromkeys((*first, *likely, *possible)):
             made[position] = [
@@ -204,6 +200,12 @@ class Bisector:
     def _first(self, known: Knowledge) -> set[int]:
         """Positions that a case's search looks at first: those at which it does, else the next."""
         return self._busy & known.asked or set(ask(known.history))
+
+    def _elapsed(self, known: Knowledge) -> dict[int, float]:
+        """For how long each of these positions is being probed, in seconds."""
+        now = time.monotonic()
+        began = {begun.task.position: begun.began for begun in self._probing.values()}
+        return {position: now - began.get(position, now) for position in self._first(known)}
 
     def _needed(self) -> set[int]:
         """Positions that are looked at whatever else is told."""
@@ -305,7 +307,7 @@ class Bisector:
         """Say, before the search goes on, where the ends are not what they were said to be."""
         sentence = of_the_ends(known.timeline(), str(self._question.good.version))
         if sentence is not None:
-            self._supply.say(f"{sentence}; {LOOKING}" if known.is_open else sentence)
+            self._worker.note(f"{sentence}; {LOOKING}" if known.is_open else sentence)
 
 
 def _repeats(task: Task) -> bool:

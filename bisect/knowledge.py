@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 
 from repro.bisect.candidates import Range
@@ -86,19 +86,27 @@ class Knowledge:
         """Every position that would tell the search something."""
         return set(ask(self.history, self.history.size))
 
-    def assuming(self, positions: Iterable[int]) -> History:
-        """What the search is told if each position comes to the one of its two neighbours that took
-        much longer. Where it comes to the other that is known soon, so little was done in vain.
+    def assuming(self, elapsed: Mapping[int, float]) -> History | None:
+        """What the search is told if each build that is being probed comes to what is likely.
+
+        Where one of its two neighbours took much longer than the other, that is the slower one once
+        it runs for longer than the quicker did. Until then there is no telling: None.
+
+        Args:
+            elapsed: for how many seconds each is being probed.
         """
         assumed = self.history
-        for position in positions:
+        for position, seconds in elapsed.items():
             told = [at for at, label in assumed.told.items() if label is not SKIP]
             older = max((at for at in told if at < position), default=None)
             newer = min((at for at in told if at > position), default=None)
-            if older is not None and newer is not None and position not in assumed.told:
-                quick, slow = sorted((older, newer), key=self._seconds)
-                if self._seconds(slow) > SLOWER * self._seconds(quick):
-                    assumed = assumed.told_also(position, assumed.told[slow])
+            if older is None or newer is None or position in assumed.told:
+                continue
+            quick, slow = sorted((older, newer), key=self._seconds)
+            if self._seconds(slow) > SLOWER * self._seconds(quick):
+                if seconds < SLOWER * self._seconds(quick):
+                    return None
+                assumed = assumed.told_also(position, assumed.told[slow])
         return assumed
 
     def _seconds(self, position: int) -> float:

@@ -27,11 +27,6 @@ def wanted(histories: Sequence[History], count: int) -> list[int]:
     return sorted(worth, key=lambda p: (p not in firsts, -worth[p], p))[:count]
 
 
-def certain(histories: Sequence[History]) -> set[int]:
-    """Positions that will be looked at, whatever else is told."""
-    return {position for history in histories for position in ask(history)}
-
-
 def _bits(history: History, position: int) -> float:
     """What a build is expected to tell one search."""
     if position not in ask(history, history.size):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Event
+from typing import Protocol
 
 from repro.builds import Build, Spec, SpecKind
 from repro.case import Case
@@ -61,6 +62,25 @@ class Made:
     probed: bool
 
 
+class Doer(Protocol):
+    """What does the work of a bisection. `Worker` is the one in use and says what each is."""
+
+    @property
+    def installs(self) -> int: ...  # noqa: D102
+
+    def is_installed(self, position: int) -> bool: ...  # noqa: D102
+
+    def size(self, position: int) -> int | None: ...  # noqa: D102
+
+    def note(self, line: str) -> None: ...  # noqa: D102
+
+    def recalled(self, case: Case, position: int, number: int) -> Run | None: ...  # noqa: D102
+
+    def install(self, task: Task, narrate: Narrate) -> list[Made]: ...  # noqa: D102
+
+    def probe(self, task: Task, narrate: Narrate, unwanted: Event) -> list[Made]: ...  # noqa: D102
+
+
 class Worker:
     """Does the work of a bisection; its methods may be called in any thread.
 
@@ -75,6 +95,19 @@ class Worker:
         self._way = way
         self._supply = supply
         self._results = results
+
+    @property
+    def installs(self) -> int:
+        """How many environments were made."""
+        return self._supply.store.installs
+
+    def size(self, position: int) -> int | None:
+        """Bytes of a build's wheel, None where they cannot be told."""
+        return self._supply.size(self._builds[position])
+
+    def note(self, line: str) -> None:
+        """Say what the user must know."""
+        self._supply.say(line)
 
     def is_installed(self, position: int) -> bool:
         """Whether there is an environment of a build; a look at the disk."""

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from repro.bisect.search import SKIP, History, ask
-from repro.bisect.sharing import certain, wanted
+from repro.bisect.sharing import wanted
 
 P, F, G = "pass", ("fail", 1), ("fail", 2)
 SIZE = 17
@@ -52,7 +52,6 @@ def test_histories_that_ask_nothing_change_nothing(known: History, count: int) -
 @pytest.mark.parametrize("count", [1, 5])
 def test_where_nothing_is_asked_nothing_is_wanted(count: int) -> None:
     assert wanted([], count) == wanted([FINISHED, FINISHED], count) == []
-    assert certain([]) == certain([FINISHED]) == set()
 
 
 @given(histories(), COUNTS)
@@ -86,15 +85,9 @@ def test_what_is_first_for_some_search_comes_before_what_is_for_none(
 
 
 @given(ROWS)
-def test_what_is_certain_is_first_for_some_search(row: list[History]) -> None:
-    assert certain(row) == {ask(known)[0] for known in row if ask(known)}
-
-
-@given(ROWS)
 def test_what_is_needed_does_not_depend_on_which_case_is_named_first(row: list[History]) -> None:
     turned = row[1:] + row[:1]
-    assert certain(row) == certain(turned)
-    assert certain(row) <= set(wanted(row, SIZE)) == set(wanted(turned, SIZE))
+    assert set(wanted(row, SIZE)) == set(wanted(turned, SIZE))
 
 
 @given(ROWS)

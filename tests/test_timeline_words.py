@@ -295,7 +295,7 @@ def test_an_interrupted_search_claims_nothing_of_its_ends():
 # --- the plan -----------------------------------------------------------------------------------
 
 PLAN = Plan(version(0), version(7), 7, 1, 1, (5, 5), 5, 100_000_000)
-BUILDS = f"8 builds from {version(0)} to {version(7)}: 7 nightlies, 1 releases"
+BUILDS = f"8 builds from {version(0)} to {version(7)}: 7 nightlies, 1 release"
 SECOND = "to look at if one thing changes for each, and a second run on both sides of it"
 
 
@@ -317,6 +317,12 @@ def test_a_plan_of_several_cases_gives_the_least_and_the_most():
     ]
 
 
+def test_one_is_one():
+    plan = replace(PLAN, nightlies=1, releases=0, missing=1)
+    assert plan_words(plan)[0].endswith(": 1 nightly, 0 releases")
+    assert "up to 1 wheel of torch of" in plan_words(plan)[2]
+
+
 def test_no_more_is_downloaded_than_is_looked_at():
     assert "up to 5 wheels" in plan_words(replace(PLAN, missing=60))[2]
 
@@ -326,7 +332,7 @@ def test_no_more_is_downloaded_than_is_looked_at():
     [
         (
             replace(PLAN, wheel=None),
-            "5 wheels of torch to download; the index does not tell their size",
+            "5 wheels of torch to download; the index does not tell the size",
         ),
         (replace(PLAN, missing=0, wheel=None), "nothing to download: the environments are there"),
     ],

@@ -96,7 +96,7 @@ def bisect(
     """
     from repro.bisect.bisection import Bisector, Question
     from repro.bisect.labels import Match
-    from repro.bisect.work import Way
+    from repro.bisect.work import Way, Worker
     from repro.gpu import find_driver
     from repro.process import adopt_orphans
     from repro.report.live import Live
@@ -114,17 +114,12 @@ def bisect(
     ends = _end(supply, "--good", good), _end(supply, "--bad", bad)
     driver = find_driver()
     way = Way(device, backend, timeout, driver.devices if driver else ())
-    question = Question(cases, *ends, way, Match(match), repeat, jobs, max_skips)
+    question = Question(cases, *ends, Match(match), repeat, jobs, max_skips)
     builds = _builds(supply, question)
     adopt_orphans()
     with Live(narration, 1) as live:
-        bisector = Bisector(
-            question,
-            builds,
-            supply,
-            Results(settings.folder / "results", fresh),
-            lambda line: live.say(redact(line)),
-        )
+        worker = Worker(builds.builds, way, supply, Results(settings.folder / "results", fresh))
+        bisector = Bisector(question, builds, worker, lambda line: live.say(redact(line)))
         if dry_run:
             click.echo("\n".join(plan_words(bisector.plan())))
             return

@@ -167,15 +167,20 @@ def notes(timeline: Timeline, good: str) -> list[str]:
     return [*said, *timeline.notes]
 
 
+def _counted(number: int, one: str, several: str) -> str:
+    return f"{number} {one if number == 1 else several}"
+
+
 def plan_words(plan: Plan) -> list[str]:
     """What a bisection would take, a line each for builds, steps and download."""
     size = plan.nightlies + plan.releases
     least, most = plan.steps
     steps = str(least) if least == most else f"{least} to {most}"
     lines = [
-        f"{size} builds from {plan.oldest} to {plan.newest}: {plan.nightlies} nightlies, "
-        f"{plan.releases} releases",
-        f"{plan.cases} case{'s' if plan.cases > 1 else ''}, {steps} builds to look at if one thing "
+        f"{size} builds from {plan.oldest} to {plan.newest}: "
+        f"{_counted(plan.nightlies, 'nightly', 'nightlies')}, "
+        f"{_counted(plan.releases, 'release', 'releases')}",
+        f"{_counted(plan.cases, 'case', 'cases')}, {steps} builds to look at if one thing "
         "changes for each, and a second run on both sides of it",
     ]
     count = min(most, plan.missing)
@@ -184,9 +189,11 @@ def plan_words(plan: Plan) -> list[str]:
     if not count:
         return [*lines, "nothing to download: the environments are there"]
     if plan.wheel is None:
-        return [*lines, f"{count} wheels of torch to download; the index does not tell their size"]
+        wheels = _counted(count, "wheel of torch", "wheels of torch")
+        return [*lines, f"{wheels} to download; the index does not tell the size"]
     return [
         *lines,
-        f"about {decimal(count * plan.wheel)} to download: up to {count} wheels of torch of "
+        f"about {decimal(count * plan.wheel)} to download: up to "
+        f"{_counted(count, 'wheel of torch', 'wheels of torch')} of "
         f"{decimal(plan.wheel)}, and once what they depend on",
     ]
