@@ -23,6 +23,8 @@ from repro.timeline import Bisection, Plan
 
 # How many builds are looked at for what to install next: one that is needed, and what may follow.
 AHEAD = 3
+# For how many seconds the loop sleeps at most.
+SLICE = 0.1
 
 
 @dataclass(frozen=True)
@@ -147,9 +149,9 @@ class Bisector:
                 future = installing.submit(self._worker.install, task, self._say_of_install)
                 self._installing[future] = task.position
             self._say_unsaid()
-            # In slices, so that Ctrl-C is seen.
+            # In slices, so that Ctrl-C is seen, and which probe takes longer than another did.
             running = [*self._probing, *self._installing]
-            done, _ = wait(running, timeout=0.5, return_when=FIRST_COMPLETED)
+            done, _ = wait(running, timeout=SLICE, return_when=FIRST_COMPLETED)
             for future in done:
                 self._probing.pop(future, None)
                 self._installing.pop(future, None)

@@ -51,6 +51,9 @@ class Pretender:
         self.finished: list[tuple[str, int, int]] = []
         self.stopped: list[int] = []
         self.notes: list[str] = []
+        # What began and ended, in order: ("probe", position) and ("probed", position), as well as
+        # ("install", ...) and ("installed", ...).
+        self.log: list[tuple[str, int]] = []
         self.most = {"install": 0, "probe": 0}
         self._now = {"install": 0, "probe": 0}
         self._lock = threading.Lock()
@@ -75,8 +78,10 @@ class Pretender:
     def install(self, task: Task, narrate: Narrate) -> list[Made]:
         assert task.position not in self.there, "it was installed before"
         self._begin("install", 1)
+        self.log.append(("install", task.position))
         narrate(f"installing {task.position}")
         time.sleep(self.installing(task.position))
+        self.log.append(("installed", task.position))
         self._begin("install", -1)
         if task.position in self.missing:
             return [
@@ -93,6 +98,7 @@ class Pretender:
         assert task.position in self.there, "it was not installed"
         assert task.runs
         self._begin("probe", 1)
+        self.log.append(("probe", task.position))
         made: list[Made] = []
         for case, number in task.runs:
             narrate(f"running {case.name} in {task.position}")
@@ -105,6 +111,7 @@ class Pretender:
             made.append(
                 Made(case, task.position, number, run(outcome, case.name, seconds=took), True)
             )
+        self.log.append(("probed", task.position))
         self._begin("probe", -1)
         return made
 
@@ -175,12 +182,20 @@ def test_a_build_that_cannot_be_had_is_untestable_and_not_probed() -> None:
 
 
 def test_the_next_build_is_installed_while_a_probe_runs() -> None:
-    worker = Pretender(since(8), installing=lambda at: 0.05, probing=lambda at: 0.15)
-    searched = Searched(worker, 16)
-    # 2 + 4 probes and 2 that confirm; of the installations only the first is waited for.
+    worker = Pretender(since(8), installing=lambda at: 0.05, probing=lambda at: 0.2)
+    Searched(worker, 16)
+    # 2 + 4 probes and 2 that confirm.
     assert len(worker.finished) == 8
-    assert searched.seconds < 8 * 0.15 + 0.05 + 0.4
     assert worker.most == {"install": 1, "probe": 1}
+    # Only while the first was installed was nothing probed.
+    idle = []
+    probing = False
+    for at, (what, position) in enumerate(worker.log):
+        probing = what == "probe" or (probing and what != "probed")
+        if what == "install" and not probing:
+            meanwhile = worker.log[at : worker.log.index(("installed", position))]
+            idle += [] if any(what == "probe" for what, _ in meanwhile) else [position]
+    assert idle == [0]
 
 
 def test_what_was_begun_in_vain_is_not_waited_for() -> None:
@@ -199,13 +214,13 @@ def test_while_a_slow_build_is_probed_the_quick_side_is_looked_at() -> None:
     def outcome(name: str, position: int) -> Outcome:
         return PASS if position >= 3 else FAIL
 
-    slow = 0.4
-    worker = Pretender(outcome, probing=lambda at: slow if at >= 3 else 0.02)
+    worker = Pretender(outcome, probing=lambda at: 0.6 if at >= 3 else 0.02)
     searched = Searched(worker, 16, jobs=2)
     assert searched.sides == [[(2, 3)]]
-    # The newest, 7 and 3, of which the last two overlap with others, and 3 again.
-    assert searched.seconds < 3.6 * slow
     assert {position for _, position, _ in worker.finished if position >= 3} <= {15, 7, 3}
+    # 15 takes as long as 7, so of the two that are probed at once one is free only while 3 is.
+    of_3 = [worker.log.index((what, 3)) for what in ("probe", "probed")]
+    assert {at for what, at in worker.log[slice(*of_3)] if what == "probed"} >= {1, 2}
 
 
 def test_an_installation_is_told_of_only_while_nothing_is_probed() -> None:

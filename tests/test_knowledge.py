@@ -1,4 +1,5 @@
 import random
+from dataclasses import replace
 from datetime import date
 
 import pytest
@@ -11,7 +12,7 @@ from repro.bisect.knowledge import AGAIN, Knowledge
 from repro.bisect.labels import UNSUPPORTED, Match, label_of
 from repro.bisect.search import SKIP, ask
 from repro.builds import Build, Origin
-from repro.outcome import How, Kind, Outcome, Run
+from repro.outcome import How, Kind, Outcome, Run, Seconds
 from repro.timeline import Change, Point, Timeline
 from tests.builders import failure, run, untestable
 
@@ -96,6 +97,44 @@ def test_a_failure_among_several_runs_makes_the_build_that_failure(runs: str, to
     """The most frequent one, of equals the first; and what was skipped is never a pass."""
     known = taught(*(f"P{letter}F" for letter in runs), repeat=3)
     assert known.history.told[1] == label(told)
+
+
+@pytest.mark.parametrize(
+    ("row", "took", "elapsed", "assumed"),
+    [
+        # Neither neighbour is known, or only one.
+        ("........", {}, {3: 9.0}, {}),
+        ("F.......", {0: 4}, {3: 9.0}, {0: "F"}),
+        # A pass takes much longer: no telling before, a pass after the time of a failure.
+        ("F......P", {0: 4, 7: 20}, {3: 0.0}, None),
+        ("F......P", {0: 4, 7: 20}, {3: 5.9}, None),
+        ("F......P", {0: 4, 7: 20}, {3: 6.1}, {0: "F", 3: "P", 7: "P"}),
+        ("P......F", {0: 20, 7: 4}, {3: 6.1}, {0: "P", 3: "P", 7: "F"}),
+        # One that is assumed to be slow is it for the next one too.
+        ("F......P", {0: 4, 7: 20}, {3: 6.1, 1: 5.9}, None),
+        ("F......P", {0: 4, 7: 20}, {3: 6.1, 1: 6.1}, {0: "F", 1: "P", 3: "P", 7: "P"}),
+        # They take nearly as long: nothing follows from how long it takes.
+        ("F......P", {0: 4, 7: 5.9}, {3: 9.0}, {0: "F", 7: "P"}),
+        # Its neighbours are those beside it, and what was skipped is none.
+        ("FP...U.P", {0: 4, 1: 20, 5: 1, 7: 20}, {3: 9.0}, {0: "F", 1: "P", 5: "U", 7: "P"}),
+        # It is known already.
+        ("F......P", {0: 4, 7: 20}, {0: 9.0}, {0: "F", 7: "P"}),
+    ],
+)
+def test_what_is_assumed_of_a_build_that_is_being_probed(
+    row: str, took: dict[int, float], elapsed: dict[int, float], assumed: dict[int, str] | None
+) -> None:
+    known = taught("." * len(row))
+    for position, letter in enumerate(row):
+        if letter != ".":
+            seconds = Seconds(total=took[position])
+            known.learn(position, 1, replace(RUNS[letter], seconds=seconds))
+    history = known.assuming(elapsed)
+    if assumed is None:
+        assert history is None
+    else:
+        assert history is not None
+        assert history.told == {at: label(letter) for at, letter in assumed.items()}
 
 
 def test_runs_beyond_the_usual_ones_change_nothing_of_what_is_told() -> None:

@@ -3,6 +3,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from repro.locks import exclusive, try_exclusive
 from repro.process import HEAD_BYTES, TAIL_BYTES, Captured, Ended, run, signal_name
+from repro.stopping import Stopped, stoppable
 
 
 def python(code: str, folder: Path, *arguments: str, timeout: float = 30.0) -> Ended:
@@ -184,6 +186,26 @@ def test_nothing_outlives_an_interrupt(tmp_path):
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     assert all(is_gone(pid) for pid in started(tmp_path, 5))
+
+
+def test_nothing_outlives_a_stop_and_only_what_is_stopped_ends(tmp_path):
+    unwanted = threading.Event()
+
+    def wanted() -> Ended:
+        return python("import sys; sys.stdin.read(); import time; time.sleep(2)", tmp_path)
+
+    def not_wanted() -> None:
+        with stoppable(unwanted):
+            python(SLEEPERS + "sleep()", tmp_path, timeout=60.0)
+
+    with ThreadPoolExecutor(2) as pool:
+        others, ours = pool.submit(wanted), pool.submit(not_wanted)
+        pids = started(tmp_path, 5)
+        unwanted.set()
+        with pytest.raises(Stopped):
+            ours.result(30.0)
+        assert all(is_gone(pid) for pid in pids)
+        assert others.result(30.0).exit_code == 0
 
 
 def test_processes_of_others_are_left_alone(tmp_path):

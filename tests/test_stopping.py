@@ -3,7 +3,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from repro.stopping import Stopped, check, stopped
+from repro.stopping import Stopped, check, stoppable, stopped
 
 LIMIT = 30.0
 
@@ -87,6 +87,36 @@ def test_threads_that_wait_already_are_ended() -> None:
                 assert [future.result(LIMIT) for future in futures] == ["stopped"] * 3
         finally:
             pause.set()
+
+
+def test_what_one_thread_does_is_stopped_without_the_others() -> None:
+    unwanted = threading.Event()
+    with stoppable(unwanted):
+        assert not is_stopped()
+        unwanted.set()
+        assert is_stopped()
+        assert not is_stopped_in_a_thread()
+    assert not is_stopped()
+
+
+def test_whoever_does_not_want_the_whole_does_not_want_its_parts() -> None:
+    outer, inner = threading.Event(), threading.Event()
+    with stoppable(outer):
+        with stoppable(inner):
+            outer.set()
+            assert is_stopped()
+        outer.clear()
+        inner.set()
+        assert not is_stopped()
+
+
+@pytest.mark.parametrize("error", [ValueError, Stopped])
+def test_a_stop_is_forgotten_with_what_it_was_for(error: type[BaseException]) -> None:
+    unwanted = threading.Event()
+    unwanted.set()
+    with pytest.raises(error), stoppable(unwanted):
+        raise error
+    assert not is_stopped()
 
 
 def test_what_catches_every_error_does_not_catch_it() -> None:
