@@ -69,6 +69,7 @@ class Environments:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.folder = root / "environments"
+        self._walked: dict[tuple[Path, int, int], Content] = {}
 
     def lock(self, name: str) -> Path:
         """The lock of an environment: shared by who uses it; its time is that of the last use."""
@@ -164,8 +165,20 @@ class Environments:
         return together(self._contents().values())
 
     def _contents(self) -> dict[Path, Content]:
-        """What lies in each environment, and what bytecode is kept."""
-        return {path: content_of(path) for path in (*self._folders(), self._bytecode)}
+        """What lies in each environment, and what bytecode is kept.
+
+        An environment stays as it was made, so each is walked through once: its tens of thousands
+        of files took longer to look at, at each installation, than the installation itself.
+        """
+        contents = {self._bytecode: content_of(self._bytecode)}
+        for path in self._folders():
+            with contextlib.suppress(FileNotFoundError):  # it was removed meanwhile
+                seen = path.stat()
+                made = path, seen.st_ino, seen.st_mtime_ns  # made anew, it may get its number again
+                if made not in self._walked:
+                    self._walked[made] = content_of(path)
+                contents[path] = self._walked[made]
+        return contents
 
     def remove(self, name: str) -> Removed:
         """Remove an environment, and kept bytecode that none has any more.

@@ -149,6 +149,14 @@ def test_what_others_link_is_not_freed_and_counts_once(environments, tmp_path):
     assert 2 * SIZE < environments.size() < 3 * SIZE
 
 
+def test_one_that_is_made_anew_is_looked_at_anew(environments):
+    put(environments, "a")
+    before = environments.size()
+    environments.remove("a")
+    write(put(environments, "a") / "lib" / "more", 2 * SIZE)
+    assert 2 * SIZE <= environments.size() - before < 3 * SIZE
+
+
 def test_kept_bytecode_belongs_to_who_has_it_and_to_the_size(environments):
     put(environments, "a")
     put(environments, "b")
