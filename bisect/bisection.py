@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from threading import Event
 
 from repro.bisect.candidates import Range
-from repro.bisect.knowledge import AGAIN, CONFIRMED, Knowledge
+from repro.bisect.knowledge import AGAIN, CONFIRMED, Assumed, Knowledge
 from repro.bisect.labels import Match
 from repro.bisect.search import ask, steps_left
 from repro.bisect.sharing import wanted
@@ -24,7 +24,7 @@ from repro.timeline import Bisection, Plan
 # How many builds are looked at for what to install next: one that is needed, and what may follow.
 AHEAD = 3
 # For how many seconds the loop sleeps at most.
-SLICE = 0.1
+SLICE = 0.2
 
 
 @dataclass(frozen=True)
@@ -177,9 +177,10 @@ class Bisector:
         needed = self._needed()
         possible = wanted([known.history for known in self._all()], count)
         assumed = [known.assuming(self._elapsed(known)) for known in self._all()]
-        likely = wanted([history for history in assumed if history is not None], count)
+        likely = wanted([each.history for each in assumed if each.sure], count)
+        soon = self._soon(wanted([each.history for each in assumed], count), assumed)
         first = [*(position for position in possible if position in needed), *sorted(needed)]
-        for position in dict.fromkeys((*first, *likely, *possible)):
+        for position in dict.fromkeys((*first, *likely, *soon, *possible)):
             made[position] = [
                 (self._case(known), number)
                 for known in self._all()
@@ -195,9 +196,25 @@ class Bisector:
                     made.setdefault(position, []).append((self._case(known), number))
                     likely.append(position)
         return [
-            Task(position, tuple(runs), likely=position in needed or position in likely)
+            Task(
+                position,
+                tuple(runs),
+                likely=position in needed or position in likely,
+                soon=position in needed or position in soon,
+            )
             for position, runs in made.items()
         ]
+
+    def _soon(self, positions: list[int], assumed: list[Assumed]) -> list[int]:
+        """What is worth an installation ahead: the one that follows from what is assumed, or, where
+        nothing is, what follows from either outcome.
+        """
+        free = [position for position in positions if position not in self._busy]
+        guessed = any(
+            each.history is not known.history
+            for each, known in zip(assumed, self._all(), strict=True)
+        )
+        return free[: max(1, self._question.jobs - len(self._busy))] if guessed else free
 
     def _first(self, known: Knowledge) -> set[int]:
         """Positions that a case's search looks at first: those at which it does, else the next."""
@@ -219,8 +236,8 @@ class Bisector:
     def _to_install(self, tasks: list[Task]) -> list[Task]:
         """Builds of which an environment is to be made now; those that are needed come first.
 
-        With one case a build that is only likely to be needed is installed in vain half of the
-        times, which costs less than to wait for it. With several there is one that is certain.
+        With one case a build that may be needed next is installed in vain half of the times, which
+        costs less than to wait for it. With several there is one that is certain.
         """
         most = max(1, self._question.jobs - len(self._probing))
         needed = self._needed()
@@ -232,7 +249,7 @@ class Bisector:
             rivals = installing & needed if position in needed else installing
             if (
                 len(rivals) + len(chosen) < most
-                and (position in needed or not several)
+                and (position in needed or (task.soon and not several))
                 and position not in self._begun | self._busy
                 and not self._worker.is_installed(position)
             ):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from repro.bisect.candidates import Range
 from repro.bisect.labels import UNSUPPORTED, Match, change_between, label_of
@@ -20,6 +20,18 @@ SLOWER = 1.5
 # Runs of a case that disagreed with itself are numbered from here: the search is not told of them.
 AGAIN = 1000
 _FLAKY = "it does not always give the same, so it was run again and again"
+
+
+@dataclass(frozen=True)
+class Assumed:
+    """What is likely of a case.
+
+    Args:
+        sure: whether time has told; else a probe may still come to either.
+    """
+
+    history: History
+    sure: bool
 
 
 class Knowledge:
@@ -86,16 +98,17 @@ class Knowledge:
         """Every position that would tell the search something."""
         return set(ask(self.history, self.history.size))
 
-    def assuming(self, elapsed: Mapping[int, float]) -> History | None:
+    def assuming(self, elapsed: Mapping[int, float]) -> Assumed:
         """What the search is told if each build that is being probed comes to what is likely.
 
         Where one of its two neighbours took much longer than the other, that is the slower one once
-        it runs for longer than the quicker did. Until then there is no telling: None.
+        it runs for longer than the quicker did. Until then there is no telling, and the quicker is
+        assumed: if it is that one, what comes next is wanted soonest.
 
         Args:
             elapsed: for how many seconds each is being probed.
         """
-        assumed = self.history
+        assumed, sure = self.history, True
         for position, seconds in elapsed.items():
             told = [at for at, label in assumed.told.items() if label is not SKIP]
             older = max((at for at in told if at < position), default=None)
@@ -104,10 +117,11 @@ class Knowledge:
                 continue
             quick, slow = sorted((older, newer), key=self._seconds)
             if self._seconds(slow) > SLOWER * self._seconds(quick):
-                if seconds < SLOWER * self._seconds(quick):
-                    return None
-                assumed = assumed.told_also(position, assumed.told[slow])
-        return assumed
+                is_slow = seconds >= SLOWER * self._seconds(quick)
+                sure &= is_slow
+                label = assumed.told[slow if is_slow else quick]
+                assumed = assumed.told_also(position, label)
+        return Assumed(assumed, sure)
 
     def _seconds(self, position: int) -> float:
         """How long a build took; for ever where it is only assumed to be slow."""

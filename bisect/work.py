@@ -40,11 +40,13 @@ class Task:
     Args:
         runs: pairs of a case and the number of its run.
         likely: whether it is to be run, and not only installed in case it is needed.
+        soon: whether it may be needed next, so that it is worth an installation ahead.
     """
 
     position: int
     runs: tuple[tuple[Case, int], ...]
     likely: bool = True
+    soon: bool = True
 
 
 @dataclass(frozen=True)

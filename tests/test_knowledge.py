@@ -100,41 +100,39 @@ def test_a_failure_among_several_runs_makes_the_build_that_failure(runs: str, to
 
 
 @pytest.mark.parametrize(
-    ("row", "took", "elapsed", "assumed"),
+    ("row", "took", "elapsed", "assumed", "sure"),
     [
         # Neither neighbour is known, or only one.
-        ("........", {}, {3: 9.0}, {}),
-        ("F.......", {0: 4}, {3: 9.0}, {0: "F"}),
-        # A pass takes much longer: no telling before, a pass after the time of a failure.
-        ("F......P", {0: 4, 7: 20}, {3: 0.0}, None),
-        ("F......P", {0: 4, 7: 20}, {3: 5.9}, None),
-        ("F......P", {0: 4, 7: 20}, {3: 6.1}, {0: "F", 3: "P", 7: "P"}),
-        ("P......F", {0: 20, 7: 4}, {3: 6.1}, {0: "P", 3: "P", 7: "F"}),
+        ("........", {}, {3: 9.0}, "........", True),
+        ("F.......", {0: 4}, {3: 9.0}, "F.......", True),
+        # A pass takes much longer: a failure until its time is over, then a pass.
+        ("F......P", {0: 4, 7: 20}, {3: 0.0}, "F..F...P", False),
+        ("F......P", {0: 4, 7: 20}, {3: 5.9}, "F..F...P", False),
+        ("F......P", {0: 4, 7: 20}, {3: 6.1}, "F..P...P", True),
+        ("P......F", {0: 20, 7: 4}, {3: 6.1}, "P..P...F", True),
         # One that is assumed to be slow is it for the next one too.
-        ("F......P", {0: 4, 7: 20}, {3: 6.1, 1: 5.9}, None),
-        ("F......P", {0: 4, 7: 20}, {3: 6.1, 1: 6.1}, {0: "F", 1: "P", 3: "P", 7: "P"}),
+        ("F......P", {0: 4, 7: 20}, {3: 6.1, 1: 5.9}, "FF.P...P", False),
+        ("F......P", {0: 4, 7: 20}, {3: 6.1, 1: 6.1}, "FP.P...P", True),
         # They take nearly as long: nothing follows from how long it takes.
-        ("F......P", {0: 4, 7: 5.9}, {3: 9.0}, {0: "F", 7: "P"}),
+        ("F......P", {0: 4, 7: 5.9}, {3: 9.0}, "F......P", True),
         # Its neighbours are those beside it, and what was skipped is none.
-        ("FP...U.P", {0: 4, 1: 20, 5: 1, 7: 20}, {3: 9.0}, {0: "F", 1: "P", 5: "U", 7: "P"}),
+        ("FP...U.P", {0: 4, 1: 20, 5: 1, 7: 20}, {3: 9.0}, "FP...U.P", True),
         # It is known already.
-        ("F......P", {0: 4, 7: 20}, {0: 9.0}, {0: "F", 7: "P"}),
+        ("F......P", {0: 4, 7: 20}, {0: 9.0}, "F......P", True),
     ],
 )
 def test_what_is_assumed_of_a_build_that_is_being_probed(
-    row: str, took: dict[int, float], elapsed: dict[int, float], assumed: dict[int, str] | None
+    row: str, took: dict[int, float], elapsed: dict[int, float], assumed: str, sure: bool
 ) -> None:
     known = taught("." * len(row))
     for position, letter in enumerate(row):
         if letter != ".":
             seconds = Seconds(total=took[position])
             known.learn(position, 1, replace(RUNS[letter], seconds=seconds))
-    history = known.assuming(elapsed)
-    if assumed is None:
-        assert history is None
-    else:
-        assert history is not None
-        assert history.told == {at: label(letter) for at, letter in assumed.items()}
+    likely = known.assuming(elapsed)
+    told = {at: label(letter) for at, letter in enumerate(assumed) if letter != "."}
+    assert likely.history.told == told
+    assert likely.sure == sure
 
 
 def test_runs_beyond_the_usual_ones_change_nothing_of_what_is_told() -> None:
