@@ -537,6 +537,17 @@ def launch_ranks(config: Config, config_path: str, events: Events) -> int:
     return 0
 
 
+def own_caches(rank: str) -> None:
+    """Give a rank caches of its own, before torch looks for them.
+
+    From one that it shares it would take what another rank has just compiled, so that what the
+    ranks come to would depend on which of them is first.
+    """
+    for variable in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
+        if variable in os.environ:
+            os.environ[variable] = os.path.join(os.environ[variable], rank)
+
+
 def main(config_path: str) -> int:
     """Entry point; returns the exit status."""
     # Before Python 3.11 nothing else keeps this file's neighbours off the import path.
@@ -556,6 +567,7 @@ def main(config_path: str) -> int:
     events.put("start", pid=os.getpid(), rank=name)
     if launcher:
         return launch_ranks(config, config_path, events)
+    own_caches(name)
     return run_rank(config, events)
 
 

@@ -169,7 +169,7 @@ def probe(request: Request, environment: Environment) -> Run:
         for name in ("tmp", "events", "work"):
             (scratch / name).mkdir()
         kept = cache_folder() / "toolchain"
-        toolchain.seed(kept, scratch)
+        toolchain.seed(kept, scratch, request.case.ranks)
         config = scratch / "config.json"
         deadline = time.time() + request.limit
         config.write_text(json.dumps(guest_config(request, scratch, deadline)), encoding="utf-8")

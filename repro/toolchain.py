@@ -50,8 +50,8 @@ def _headers_of(scratch: Path) -> Path:
 
 
 def _checks(inductor: Path) -> Iterator[Path]:
-    """Source and library of every instruction check in an inductor cache."""
-    for source in inductor.glob("*/*.cpp"):
+    """Source and library of every instruction check in the inductor caches of all ranks."""
+    for source in inductor.glob("*/*/*.cpp"):
         library = source.with_suffix(".so")
         if library.exists() and _CHECK.search(source.read_bytes()):
             yield from (source, library)
@@ -74,11 +74,16 @@ def _keep_newest(files: Iterable[Path], number: int) -> None:
         path.unlink(missing_ok=True)
 
 
-def seed(kept: Path, scratch: Path) -> None:
-    """Give a probe's empty caches what is kept. A file that cannot be had is simply not there."""
+def seed(kept: Path, scratch: Path, ranks: int) -> None:
+    """Give a probe's empty caches what is kept. A file that cannot be had is simply not there.
+
+    Args:
+        ranks: each has an inductor cache of its own, see `repro.guest.own_caches`.
+    """
     with contextlib.suppress(OSError):
         for path in (kept / "checks").glob("*/*"):
-            _copy(path, scratch / "inductor" / path.parent.name / path.name)
+            for rank in map(str, range(ranks)):
+                _copy(path, scratch / "inductor" / rank / path.parent.name / path.name)
         for path in _headers(kept / "headers"):
             _copy(path, _headers_of(scratch) / path.name)
 

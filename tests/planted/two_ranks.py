@@ -3,7 +3,7 @@
 # dependencies = ["torch>=2.6"]
 #
 # [tool.repro]
-# title = "A lowering raises on one rank of two"
+# title = "A lowering raises on the rank that compiles last"
 # devices = ["cpu"]
 # ranks = 2
 # timeout = 300
@@ -12,10 +12,11 @@
 # backend = "inductor"
 # fullgraph = true
 # ///
-"""Both ranks compile the same all-reduce; on rank 1 the op's lowering raises.
+"""Both ranks have one op; on rank 1, which compiles once rank 0 has, its lowering raises.
 
-The stage is inductor_lowering, and rank 1 tells. Rank 0 is ended by the launcher while it compiles,
-or gets as far as the all-reduce and finds its partner gone: either is a consequence.
+The stage is inductor_lowering, and rank 1 tells. Rank 0 runs what it compiled and is ended by the
+launcher, or finds its partner gone: either is a consequence. A rank 1 that took from a cache what
+rank 0 has just put there would pass.
 """
 
 import datetime
@@ -24,10 +25,18 @@ import os
 import torch
 import torch.distributed as dist
 from torch._inductor.lowering import fallback_handler, register_lowering
+from torch.distributed.distributed_c10d import _get_default_store
+
+# Eager runs the op for two seeds, twice.
+IN_EAGER = 4
+calls = {"op": 0, "inputs": 0}
 
 
 @torch.library.custom_op("planted::two_ranks", mutates_args=())
 def op(x: torch.Tensor) -> torch.Tensor:
+    calls["op"] += 1
+    if calls["op"] > IN_EAGER:
+        _get_default_store().set("compiled", "yes")
     total = x.clone()
     dist.all_reduce(total)
     return total
@@ -57,5 +66,8 @@ def make(device):
 
 
 def inputs(device, seed):
+    calls["inputs"] += 1
+    if calls["inputs"] > IN_EAGER and os.environ["RANK"] == "1":
+        _get_default_store().wait(["compiled"])
     generator = torch.Generator().manual_seed(seed)
     return (torch.randn(8, generator=generator).to(device),)
