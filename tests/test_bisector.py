@@ -223,6 +223,18 @@ def test_while_a_slow_build_is_probed_the_quick_side_is_looked_at() -> None:
     assert {at for what, at in worker.log[slice(*of_3)] if what == "probed"} >= {1, 2}
 
 
+def test_what_follows_from_the_quick_outcome_is_installed_ahead_and_nothing_else() -> None:
+    """Every build between the ends fails, and quickly, so what a pass would ask for is in vain."""
+    worker = Pretender(
+        lambda name, position: PASS if position >= 15 else FAIL,
+        installing=lambda at: 0.01,
+        probing=lambda at: 1.5 if at >= 15 else 0.2,
+    )
+    searched = Searched(worker, 16)
+    assert searched.sides == [[(14, 15)]]
+    assert worker.there == {position for _, position, _ in worker.finished}
+
+
 def test_an_installation_is_told_of_only_while_nothing_is_probed() -> None:
     worker = Pretender(since(8), installing=lambda at: 0.02, probing=lambda at: 0.1)
     searched = Searched(worker, 16)
